@@ -39,7 +39,7 @@ bench: .venv/linked
 
 # A strict editable install links each file, so it is made anew when a file comes or goes, and only then.
 .venv/files: FORCE
-	@mkdir -p .venv && find $(SOURCES) -name '*.py' -o -name 'py.typed' | LC_ALL=C sort > $@.new
+	@mkdir -p .venv && find $(SOURCES) -name '*.py' -o -name 'py.typed' -o -name '*.properties' | LC_ALL=C sort > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 .venv/linked: .venv/installed .venv/files pyproject.toml

@@ -1,0 +1,1 @@
+"""Ready jobs that run out of the box, each a page to learn from."""

@@ -1,0 +1,22 @@
+"""Where results go: one function for each kind of sink, and what a sink is."""
+
+from penstock.sinks.base import Changes, Owner, Rows, Sink, Target, Writer
+from penstock.sinks.call_function import call
+from penstock.sinks.console_table import console
+from penstock.sinks.memory_rows import memory
+from penstock.sinks.parquet_files import parquet
+from penstock.sinks.sqlite_table import sqlite
+
+__all__ = [
+    "parquet",
+    "sqlite",
+    "console",
+    "memory",
+    "call",
+    "Sink",
+    "Writer",
+    "Target",
+    "Owner",
+    "Changes",
+    "Rows",
+]

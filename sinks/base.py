@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
+from penstock.sinks.arriving import arrived, arriving, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,22 @@ class Rows:
         if self.frame is not None:
             return self.frame
         assert self.table is not None
-        return self.spark.createDataFrame(self.table)
+        return arrived(self.spark, self.table)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows a few thousand at a time; rows in Spark come over partition by partition."""
+        if self.table is not None:
+            return iter(self.table.to_batches(max_chunksize=BATCH_ROWS))
+        assert self.frame is not None
+        return arriving(self.frame)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types; nothing runs in Spark to know them."""
+        if self.table is not None:
+            return self.table.schema
+        assert self.frame is not None
+        return arrow_schema(self.frame)
 
     @property
     def in_process(self) -> bool:
@@ -43,7 +61,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Changes:
-    """What one batch does to one output: rows to append or upsert, and keys to delete."""
+    """What one batch does to one output: rows to append or upsert, and rows whose keys to delete.
+
+    A key that stands in both is deleted first; of two rows with one key the later wins.
+    ``deletes`` holds at least the key columns.
+    """
 
     rows: Rows
     deletes: Rows | None = None
@@ -69,14 +91,29 @@ class Owner:
 
 
 class Writer(ABC):
-    """Writes the outputs that live in one place, all of a batch or nothing of it."""
+    """Writes the outputs that live in one place, all of a batch or nothing of it.
+
+    ``during`` is called once in each write, at the moment at which a crash would do most harm;
+    tests set it to a function that does not come back.
+    """
+
+    during: Callable[[], None] | None = None
 
     @abstractmethod
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
-        """Write a batch for every output of this place; False when the ledger says that it is there already."""
+        """Write a batch for every output of this place; False when the ledger says that it is there already.
+
+        Every batch is written and ``changes`` names every output, also where there are no rows: the
+        first write makes the columns known, and a ledger behind the manifest tells of lost rows.
+        """
 
     def close(self) -> None:  # noqa: B027  most writers hold nothing open
         """Let go of what is held; no write comes after."""
+
+    def worst_moment(self) -> None:
+        """Let a test crash here."""
+        if self.during is not None:
+            self.during()
 
 
 @dataclass(frozen=True)
@@ -95,6 +132,10 @@ class Sink(ABC):
     @abstractmethod
     def place(self) -> str:
         """What is written in one transaction: outputs of equal place share a writer."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The sink in a few words, for ``explain()``."""
 
     @abstractmethod
     def writer(self, targets: Sequence[Target], owner: Owner) -> Writer:

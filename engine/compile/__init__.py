@@ -1,0 +1,1 @@
+"""From plan to Spark: one rule a node."""

@@ -1,0 +1,1 @@
+"""The plan: frozen nodes that check themselves, without Spark."""

@@ -1,0 +1,1 @@
+"""Running: the session, the query, the batch, the clock."""

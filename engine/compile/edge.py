@@ -1,0 +1,219 @@
+"""The way into a window: what Spark computes for each row before it is packed, and the kernel behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from penstock.compile.failures import root_cause
+from penstock.compile.rows import visible
+from penstock.plan.errors import PlanError
+from penstock.plan.expressions import names_in, parse, quoted
+from penstock.plan.text import where_written
+from penstock.sources.base import PARTITION, PLACE, POSITION
+from penstock.state.edge import BAD, BUCKET, CLOCK, INPUT, KEEP, LATE, TIME
+from penstock.windows.aggregate import Aggregate, make
+from penstock.windows.calls import Call
+from penstock.windows.kernel import Measure, WindowKernel
+from penstock.windows.node import WindowAggregate
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DoubleType, FloatType
+from sqlglot import exp
+
+# where a row stands in time, and the types of that
+ORDER = {TIME: pa.int64(), PARTITION: pa.int32(), POSITION: pa.int64()}
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A window compiled against the frame that feeds it."""
+
+    node: WindowAggregate
+    kernel: WindowKernel
+    columns: Mapping[str, Column]  # what is packed, by name
+    calls: tuple[Call, ...]  # the call behind each measure, in order
+    key_types: tuple[pa.DataType, ...]
+    carried_types: tuple[pa.DataType, ...]
+    reads: tuple[str, ...]  # the users' columns of the frame that feeds it
+
+    @property
+    def results(self) -> pa.Schema:
+        """The columns that the kernel gives."""
+        stamp = pa.timestamp("us", tz="UTC")
+        fields = [
+            ("window_start", stamp),
+            ("window_end", stamp),
+            *zip(self.kernel.keys, self.key_types, strict=True),
+        ]
+        if self.kernel.partial:
+            fields += [(f"result_{i}", m.aggregate.result_type) for i, m in enumerate(self.kernel.measures)]
+        else:
+            fields += zip(self.kernel.carried, self.carried_types, strict=True)
+        return pa.schema([pa.field(name, kind) for name, kind in fields])
+
+
+def compile_edge(node: WindowAggregate, frame: DataFrame, buckets: int) -> Edge:
+    """Choose the kernel by the types that Spark gives, and say what each row must bring."""
+    try:
+        return _compile_edge(node, frame, buckets)
+    except (AnalysisException, ParseException) as error:
+        raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
+
+
+def _compile_edge(node: WindowAggregate, frame: DataFrame, buckets: int) -> Edge:
+    columns: dict[str, Column] = {}
+    keys = tuple(f"key_{i}" for i in range(len(node.keys)))
+    for key, name in zip(keys, node.keys, strict=True):
+        columns[key] = _grouping(frame, name)
+    hashed = F.pmod(F.xxhash64(*columns.values()), F.lit(buckets)).cast("int") if keys else F.lit(0)
+    key_types = _types(frame, list(columns.values()))
+    measures = _measures(node, frame, columns)
+    carried: tuple[str, ...] = ()
+    calls: tuple[Call, ...] = ()
+    if measures is None:
+        measures = {}
+        carried = _carry_rows(node, frame, columns)
+    else:
+        calls = tuple(measures)
+    carried_types = (*_types(frame, [columns[c] for c in carried if c not in ORDER]), *ORDER.values())
+    ordered = any(m.aggregate.needs_order for m in measures.values())
+    kernel = WindowKernel(node.shape, keys, tuple(measures.values()), carried, ordered)
+    columns[BUCKET] = hashed
+    return Edge(node, kernel, columns, calls, key_types, carried_types, tuple(visible(frame)))
+
+
+def _grouping(frame: DataFrame, name: str) -> Column:
+    column, kind = F.col(quoted(name)), frame.schema[name].dataType
+    # 0.0 and -0.0 are one group in Spark; adding zero makes them one value
+    return (column + F.lit(0.0)).cast(kind) if isinstance(kind, FloatType | DoubleType) else column
+
+
+def _types(frame: DataFrame, columns: list[Column]) -> tuple[pa.DataType, ...]:
+    if not columns:
+        return ()
+    return tuple(to_arrow_type(f.dataType) for f in frame.select(*columns).schema.fields)
+
+
+def _measures(node: WindowAggregate, frame: DataFrame, columns: dict[str, Column]) -> dict[Call, Measure] | None:
+    """A kernel aggregate for each distinct call; None when one of them is Spark's to do."""
+    found: dict[Call, Measure] = {}
+    added: dict[str, Column] = {}
+    for call in (c for a in node.aggregates for c in a.calls):
+        if call in found:
+            continue
+        read = _read(call)
+        if read is None:
+            return None
+        texts, options = read
+        names = tuple(f"argument_{len(added) + i}" for i in range(len(texts)))
+        arguments = [F.expr(text) for text in texts]
+        aggregate: Aggregate | None = make(call.name, _types(frame, arguments), call.distinct, options)
+        if aggregate is None:
+            return None
+        added.update(zip(names, arguments, strict=True))
+        mask = None
+        if call.where is not None:
+            mask = f"argument_{len(added)}"
+            added[mask] = F.coalesce(F.expr(call.where), F.lit(False))
+        found[call] = Measure(aggregate, names, mask)
+    if not all(a.ours for a in node.aggregates):
+        return None
+    columns.update(added)
+    return found
+
+
+def _read(call: Call) -> tuple[list[str], dict[str, Any]] | None:
+    """What a call reads as columns, and what it is told as constants; None when it is Spark's to do."""
+    texts = list(call.arguments)
+    options: dict[str, Any] = {"ignore_nulls": call.ignore_nulls} if call.ignore_nulls else {}
+    if call.name == "count":
+        if texts and (texts[0] == "*" or isinstance(parse(texts[0], "count"), exp.Literal)):
+            texts = texts[1:]
+        if call.distinct and len(texts) > 1:
+            there = " AND ".join(f"({t}) IS NOT NULL" for t in texts)
+            texts = [f"CASE WHEN {there} THEN struct({', '.join(texts)}) END"]
+    elif call.name in ("percentile", "percentile_cont", "median"):
+        constant = "0.5" if call.name == "median" else texts[0 if call.name == "percentile_cont" else -1]
+        if call.name == "percentile_cont":
+            texts = _ascending(call.within_group)
+        elif call.name == "percentile":
+            texts = texts[:-1]
+        fractions = _fractions(constant)
+        if fractions is None or len(texts) != 1:
+            return None
+        options |= {"percentages": fractions[0], "array": fractions[1]}
+    if call.within_group is not None and call.name != "percentile_cont":
+        return None
+    return texts, options
+
+
+def _ascending(within_group: str | None) -> list[str]:
+    words = (within_group or "").split()
+    if [w.lower() for w in words[:2]] != ["order", "by"] or words[-1].lower() == "desc":
+        return []
+    body = words[2:-1] if words[-1].lower() == "asc" else words[2:]
+    return [" ".join(body)]
+
+
+def _fractions(text: str) -> tuple[tuple[float, ...], bool] | None:
+    tree = parse(text, "percentile")
+    listed = isinstance(tree, exp.Array)
+    items = tree.expressions if listed else [tree]
+    if not all(isinstance(i, exp.Literal) and i.is_number for i in items):
+        return None
+    return tuple(float(i.name) for i in items), listed
+
+
+def _carry_rows(node: WindowAggregate, frame: DataFrame, columns: dict[str, Column]) -> tuple[str, ...]:
+    """Carry what the aggregates read, for Spark to finish when the window closes."""
+    carried = {f"carried_{i}": F.col(quoted(c)) for i, c in enumerate(carried_names(node, visible(frame)))}
+    carried |= {c: F.col(c) for c in ORDER}
+    columns.update(carried)
+    return tuple(carried)
+
+
+def carried_names(node: WindowAggregate, columns: list[str]) -> list[str]:
+    """The users' names of the carried columns, in order; keys come along anyhow."""
+    used = {n.casefold() for a in node.aggregates for n in names_in(parse(a.text, node.name))}
+    return [c for c in columns if c.casefold() in used and c not in node.keys]
+
+
+def packed_frame(
+    edge: Edge, frame: DataFrame, batch: int, previous_us: int | None, taps: frozenset[int], keep_late: bool
+) -> DataFrame:
+    """The frame that is packed: the edge's columns, and the hidden ones that the pack judges by.
+
+    ``taps`` are the inputs whose rows are counted and judged here; others have been seen on another way.
+    """
+    present = set(frame.columns)
+    if edge.kernel.ordered or not edge.kernel.partial:
+        frame = _ordered(frame, batch)
+    columns = [column.alias(name) for name, column in edge.columns.items() if name != TIME]
+    columns += [F.col(c) for c in (TIME, CLOCK, KEEP) if c in present]
+    if edge.kernel.ordered:
+        columns += [F.col(PARTITION), F.col(POSITION)]
+    if INPUT in present:
+        tapped = F.col(INPUT).isin(*taps)
+        frame = frame.where(tapped | F.col(KEEP))
+        columns.append(F.when(tapped, F.col(INPUT)).otherwise(F.lit(-1)).alias(INPUT))
+        if BAD in present:
+            columns.append(F.when(tapped, F.col(BAD)).alias(BAD))
+    if keep_late:
+        is_late = F.col(TIME) < F.lit(edge.kernel.late_before(previous_us))
+        names = [*visible(frame), *(c for c in (TIME, PLACE, INPUT) if c in present)]
+        # the fields are null where the struct is: Arrow cannot view a null struct whose fields may not be
+        row = F.struct(*(F.when(is_late, F.col(quoted(c))).alias(c) for c in names))
+        columns.append(F.when(is_late, row).alias(LATE))
+    return frame.select(*columns)
+
+
+def _ordered(frame: DataFrame, batch: int) -> DataFrame:
+    """The order of arrival, where the source does not know it: the batch, then Spark's partition and row."""
+    if POSITION in frame.columns:
+        return frame
+    return frame.withColumns({PARTITION: F.lit(batch), POSITION: F.monotonically_increasing_id()})

@@ -1,0 +1,77 @@
+"""What Spark complained of, in one line that a person can use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from penstock.plan.errors import BadRowError, PenstockError, RunError
+from penstock.plan.node import Node, step_name, walk
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+BAD_ROW = "PENSTOCK_BAD_ROW "
+
+
+def root_cause(error: BaseException) -> str:
+    """The innermost cause that Spark names, without its class names, ids and query plans."""
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        text = str(error.java_exception.getMessage())
+    python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception)): (.*)$", text, re.MULTILINE)
+    if "Traceback (most recent call last)" in text and python:
+        return ": ".join(python[-1]).strip()
+    causes = re.findall(r"Caused by: [\w.$]+: (.+)", text)
+    line = causes[-1] if causes else text
+    for piece in line.split("\n"):
+        piece = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", piece.strip())
+        piece = re.sub(r"\s*SQLSTATE: \w+.*$", "", piece)
+        if piece and not piece.startswith(("==", "at ")):
+            return piece
+    return type(error).__name__
+
+
+def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
+    """The error as ours: which step, the user's line, the root cause; the Java trace only on request."""
+    if isinstance(error, PenstockError):
+        return error
+    text = _everything(error)
+    if BAD_ROW in text:
+        return BadRowError(bad_row(text), java=text)
+    found = _step(text, nodes)
+    cause = root_cause(error)
+    if found is None:
+        return RunError(f"the run failed: {cause}", java=text)
+    name = step_name(found) or found.describe()
+    return RunError(f"{name} ({found.written_at}): {cause}", step=name, written_at=found.written_at, java=text)
+
+
+def bad_row(text: str) -> str:
+    """The message that ``raise_error`` carried out of Spark."""
+    found = re.search(re.escape(BAD_ROW) + r"(.*?)(?:$|\n)", text)
+    assert found is not None
+    return found.group(1).strip()
+
+
+def _everything(error: BaseException) -> str:
+    parts, seen = [str(error)], {id(error)}
+    if isinstance(error, Py4JJavaError):
+        parts.append(str(error.java_exception))
+    while (error.__cause__ or error.__context__) and id(error.__cause__ or error.__context__) not in seen:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+        seen.add(id(error))
+        parts.append(str(error))
+    return "\n".join(parts)
+
+
+def _step(text: str, nodes: Iterable[Node]) -> Node | None:
+    """The step whose own words Spark quotes: its errors show the SQL fragment that failed."""
+    quotes = [q.strip() for q in re.findall(r"== SQL[^\n]*==\n(.+?)\n\s*\^", text, re.DOTALL)]
+    for node in walk(*nodes):
+        said = node.describe()
+        if any(quote and quote in said for quote in quotes):
+            return node
+    return None
+
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)

@@ -1,0 +1,85 @@
+"""The way out of a window: the expressions around its aggregates, and the aggregates that are Spark's to do."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from penstock.compile.edge import Edge, carried_names
+from penstock.compile.failures import root_cause
+from penstock.plan.errors import PlanError
+from penstock.plan.expressions import quoted
+from penstock.plan.text import where_written
+from penstock.sources.base import PARTITION, POSITION
+from penstock.state.edge import TIME
+from penstock.windows.calls import Aggregate, Call
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_ORDER = f"struct({TIME}, {PARTITION}, {POSITION})"
+_REVERSED = f"struct(-{TIME}, -{PARTITION}, -{POSITION})"
+
+
+def renamed(edge: Edge, results: pa.Table) -> pa.Table | None:
+    """The results under the users' names, when there is nothing left to compute; else None."""
+    if not edge.kernel.partial or any(set(a.around) != {""} for a in edge.node.aggregates):
+        return None
+    columns = [*results.columns[:2], *(results[k] for k in edge.kernel.keys)]
+    columns += [results[f"result_{edge.calls.index(a.calls[0])}"] for a in edge.node.aggregates]
+    return pa.table(columns, names=list(edge.node.columns.names))
+
+
+def finished(edge: Edge, results: DataFrame) -> DataFrame:
+    """The rows of the window as its readers see them, with their time and their order."""
+    node = edge.node
+    frame = results.withColumnsRenamed(dict(zip(edge.kernel.keys, node.keys, strict=True)))
+    try:
+        if edge.kernel.partial:
+            made = [F.expr(a.rebuilt(_places(edge, a))).alias(a.name) for a in node.aggregates]
+            rows = frame.select("window_start", "window_end", *_keys(node.keys), *made)
+        else:
+            carried = [c for c in edge.kernel.carried if c.startswith("carried_")]
+            names = carried_names(node, list(edge.reads))
+            frame = frame.withColumnsRenamed(dict(zip(carried, names, strict=True)))
+            texts = [F.expr(a.rebuilt(tuple(map(spark_text, a.calls)))).alias(a.name) for a in node.aggregates]
+            rows = frame.groupBy("window_start", "window_end", *_keys(node.keys)).agg(*texts)
+    except (AnalysisException, ParseException) as error:
+        raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
+    return timed(edge, rows)
+
+
+def timed(edge: Edge, rows: DataFrame) -> DataFrame:
+    """A result's time is the last instant of its window; equal times are ordered by the key, whatever the buckets."""
+    identity = F.xxhash64(F.col("window_start"), *_keys(edge.node.keys))
+    return rows.withColumns({TIME: F.unix_micros("window_end") - 1, PARTITION: F.lit(0), POSITION: identity})
+
+
+def spark_text(call: Call) -> str:
+    """A call as Spark SQL over the rows of a window: ours go by event time and order of arrival."""
+    where, arguments = call.where, ", ".join(call.arguments)
+    name, inside = call.name, ("distinct " if call.distinct else "") + arguments
+    if name in ("first", "first_value", "any_value", "last", "last_value"):
+        if call.ignore_nulls:
+            where = f"({arguments}) IS NOT NULL" + (f" AND ({where})" if where else "")
+        name, inside = ("max_by" if name.startswith("last") else "min_by"), f"{arguments}, {_ORDER}"
+    elif name in ("min_by", "max_by"):
+        value, by = call.arguments
+        where = f"({by}) IS NOT NULL" + (f" AND ({where})" if where else "")
+        inside = f"{value}, struct({by}, {_ORDER if name == 'min_by' else _REVERSED})"
+    elif name in ("collect_list", "array_agg") and not call.distinct:
+        where = f"({arguments}) IS NOT NULL" + (f" AND ({where})" if where else "")
+        listed = f"collect_list(struct({_ORDER} as o, {arguments} as x)) filter (where {where})"
+        return f"transform(array_sort({listed}), e -> e.x)"
+    text = f"{name}({inside})"
+    if call.ignore_nulls and name == call.name:
+        text += " ignore nulls"
+    if call.within_group is not None:
+        text += f" within group ({call.within_group})"
+    return text + (f" filter (where {where})" if where else "")
+
+
+def _places(edge: Edge, aggregate: Aggregate) -> tuple[str, ...]:
+    return tuple(f"result_{edge.calls.index(call)}" for call in aggregate.calls)
+
+
+def _keys(names: tuple[str, ...]) -> list[Column]:
+    return [F.col(quoted(n)) for n in names]

@@ -1,0 +1,83 @@
+"""How a plan is read: its stateful steps in order, and which rows of which input go where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.job import Job
+from penstock.plan.input import Input
+from penstock.plan.node import Node, walk
+from penstock.plan.output import Output
+from penstock.windows.node import LateRows, WindowAggregate
+
+Boundary = Input | WindowAggregate | LateRows
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A job's plan, cut at its stateful steps."""
+
+    job: Job
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """The inputs, whose place here is their number on the way."""
+        return self.job.inputs
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs."""
+        return self.job.outputs
+
+    @cached_property
+    def stages(self) -> tuple[WindowAggregate, ...]:
+        """The stateful steps, each after those that feed it."""
+        found = walk(*(o.node for o in self.outputs))
+        return tuple(n for n in found if isinstance(n, WindowAggregate))
+
+    @cached_property
+    def roots(self) -> tuple[Node, ...]:
+        """The nodes whose frames are asked for: what feeds a stateful step, and what goes out."""
+        return (*(s.upstream for s in self.stages), *(o.node for o in self.outputs))
+
+    def boundaries(self, root: Node) -> tuple[Boundary, ...]:
+        """Where the row steps that lead to ``root`` begin."""
+        if isinstance(root, Input | WindowAggregate | LateRows):
+            return (root,)
+        return tuple(dict.fromkeys(b for upstream in root.inputs for b in self.boundaries(upstream)))
+
+    def reads(self, root: Node) -> tuple[Input, ...]:
+        """The inputs that ``root`` reads by row steps alone."""
+        return tuple(b for b in self.boundaries(root) if isinstance(b, Input))
+
+    @cached_property
+    def taps(self) -> dict[Input, WindowAggregate | None]:
+        """For each input the step on whose way its rows are counted and judged; None when no step reads it."""
+        taps: dict[Input, WindowAggregate | None] = dict.fromkeys(self.inputs)
+        for stage in reversed(self.stages):
+            for node in self.reads(stage.upstream):
+                taps[node] = stage
+        return taps
+
+    def tapped(self, stage: WindowAggregate) -> frozenset[int]:
+        """The numbers of the inputs whose rows are counted and judged on the way to a step."""
+        return frozenset(i for i, node in enumerate(self.inputs) if self.taps[node] == stage)
+
+    @cached_property
+    def direct(self) -> Node | None:
+        """The one root that reads all inputs, if there is one: Spark then sees the way from source to there whole."""
+        reading = [root for root in self.roots if self.reads(root)]
+        if len(reading) != 1 or set(self.reads(reading[0])) != set(self.inputs):
+            return None
+        if self.needs_ticks:
+            return None  # the ticks are rows of their own
+        into_a_step = any(s.upstream == reading[0] for s in self.stages)
+        if not into_a_step and (self.job.dead_letter_sink is not None or len(self.inputs) > 1):
+            return None
+        return reading[0] if self.boundaries(reading[0]) == self.reads(reading[0]) else None
+
+    @cached_property
+    def needs_ticks(self) -> bool:
+        """True when something happens by wall time alone, also while every input is silent."""
+        return any(i.idle_after is not None or i.time_column is None for i in self.inputs)

@@ -1,0 +1,192 @@
+"""The job: inputs, outputs, and the few ways to run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.plan import text
+from penstock.plan.durations import Duration
+from penstock.plan.errors import PlanError
+from penstock.plan.input import Input, read_input
+from penstock.plan.node import check_step_name, walk
+from penstock.plan.output import Output, check_names, write_output
+from penstock.plan.written import written_at
+from penstock.sinks.base import Sink
+from penstock.sources.base import Source
+from penstock.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.run.query import Run
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Job:
+    """A stream job: what it reads, what it makes of it, where that goes.
+
+    Building one needs no Java and no Spark. ``name`` is lower case, digits and underscores.
+
+    >>> from penstock import Job, sinks, sources
+    >>> from penstock.windows import tumbling
+    >>> job = Job("shop")
+    >>> views = job.stream("views", sources.files("in", format="json", schema="url string, at timestamp"),
+    ...                    time="at", lateness="10 minutes")
+    >>> hourly = views.by("url").window(tumbling("1 hour")).agg(n="count(*)").to(sinks.memory("hourly"))
+    >>> print(job.explain())
+    job 'shop'
+    output 'hourly' to memory hourly (append)
+      window 'window_by_url' by url, tumbling 1 hour: n = count(*)
+      | keeps partial aggregates per key and slice, until the watermark passes their last window; lag 0 seconds
+        stream 'views' from json files in in: time at, lateness 10 minutes
+    dead letters: none, a bad row stops the job
+    <BLANKLINE>
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise PlanError(
+                f"Job({name!r}): a job's name is lower case, digits and underscores, and begins with a letter. "
+                f"({written_at()})"
+            )
+        self.name = name
+        self._inputs: dict[str, Input] = {}
+        self._outputs: dict[str, Output] = {}
+        self._dead_letters: Sink | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self._plan() == other._plan()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Job({self.name!r}: {', '.join(self._inputs)} -> {', '.join(self._outputs)})"
+
+    def _plan(self) -> tuple[object, ...]:
+        return self.name, self._inputs, self._outputs, self._dead_letters
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What the job reads, in the order in which it was written."""
+        return tuple(self._inputs.values())
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """What the job writes, in the order in which it was written."""
+        return tuple(self._outputs.values())
+
+    @property
+    def dead_letter_sink(self) -> Sink | None:
+        """Where rows go that cannot be used, None when they stop the job."""
+        return self._dead_letters
+
+    def stream(
+        self,
+        name: str,
+        source: Source,
+        *,
+        time: str | None,
+        lateness: Duration | None = None,
+        idle_after: Duration | None = None,
+        max_ahead: Duration = "1 day",
+    ) -> Stream:
+        """An append-only stream of events.
+
+        ``time`` is the event-time column (None: the batch's wall time). ``lateness`` is how far behind the
+        newest event an event may arrive; an event exactly that far behind is on time. ``idle_after`` lets
+        time go on while this input is silent. An event without a time, or further than ``max_ahead`` ahead
+        of the wall clock, is bad: it goes to the dead letters and never moves time.
+
+        >>> from penstock import Job, sources
+        >>> Job("shop").stream("ticks", sources.rate(), time="timestamp", lateness="0 seconds").columns
+        ('timestamp', 'value')
+        """
+        check_step_name(name, f"stream({name!r})")
+        if name in self._inputs:
+            raise PlanError(
+                f"stream({name!r}): the job has an input of that name already "
+                f"({self._inputs[name].written_at}). ({written_at()})"
+            )
+        self._inputs[name] = read_input(name, source, time, lateness, idle_after, max_ahead)
+        return Stream(self, self._inputs[name])
+
+    def dead_letters(self, sink: Sink) -> None:
+        """Send rows that cannot be used to ``sink``: malformed, without a usable time, late where a step says so.
+
+        The sink gets ``reason``, ``input``, ``step``, ``place``, ``row`` and ``batch``. Without dead letters
+        such a row stops the job, with an error that names it.
+
+        >>> from penstock import Job, sinks
+        >>> Job("shop").dead_letters(sinks.memory("dead"))
+        """
+        if not isinstance(sink, Sink):
+            raise PlanError(f"dead_letters: the sink is one of penstock.sinks, not {sink!r}. ({written_at()})")
+        if self._dead_letters is not None:
+            raise PlanError(f"dead_letters: the job has dead letters already. ({written_at()})")
+        self._dead_letters = sink
+
+    def run(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        checkpoint: str | None = None,
+        once: bool = False,
+        trigger: Duration | None = None,
+    ) -> None:
+        """Run until stopped; with ``once`` take all that is there now, then stop.
+
+        ``checkpoint`` is a folder of its own, ``checkpoints/<job>`` when left out. ``trigger`` is the least
+        time between two batches. Ctrl-C and SIGTERM end it after the batch at hand.
+        """
+        from penstock.run.query import run
+
+        run(self, spark, checkpoint=checkpoint, once=once, trigger=trigger)
+
+    def start(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        checkpoint: str | None = None,
+        once: bool = False,
+        trigger: Duration | None = None,
+    ) -> Run:
+        """Run without blocking: gives a ``Run`` with ``status()``, ``stop()`` and ``wait()``."""
+        from penstock.run.query import start
+
+        return start(self, spark, checkpoint=checkpoint, once=once, trigger=trigger)
+
+    def run_batch(self, inputs: Mapping[str, DataFrame], spark: SparkSession | None = None) -> dict[str, DataFrame]:
+        """The same job over bounded frames, one for each input: nothing is late and every window closes."""
+        from penstock.run.bounded import run_batch
+
+        return run_batch(self, inputs, spark)
+
+    def explain(self) -> str:
+        """The plan as an indented text: each step with its name, keys, the state it keeps, its bound and its lag."""
+        dead = self._dead_letters.describe() if self._dead_letters is not None else None
+        return text.explain(self.name, [o.drawn() for o in self.outputs], dead)
+
+    def graph(self) -> str:
+        """The plan as a Mermaid flow chart.
+
+        >>> from penstock import Job
+        >>> Job("shop").graph()
+        'flowchart LR\\n'
+        """
+        return text.graph([o.drawn() for o in self.outputs])
+
+    def _add_output(self, stream: Stream, sink: Sink, name: str | None, key: str | tuple[str, ...] | None) -> None:
+        output = write_output(stream.node, sink, name, key)
+        if output.name in self._outputs:
+            raise PlanError(
+                f"output {output.name!r}: the job has an output of that name already "
+                f"({self._outputs[output.name].written_at}); give one another name=. ({written_at()})"
+            )
+        check_names((*self.outputs, output))
+        if output.name == "dead_letters":
+            raise PlanError(f"output 'dead_letters': that name is for job.dead_letters(...). ({written_at()})")
+        foreign = [n.name for n in walk(output.node) if isinstance(n, Input) and self._inputs.get(n.name) != n]
+        if foreign:
+            raise PlanError(f"output {output.name!r}: the input {foreign[0]!r} is of another job. ({written_at()})")
+        self._outputs[output.name] = output

@@ -1,0 +1,185 @@
+"""One batch, from the rows that came to the manifest that says they are done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from penstock.compile.layout import Layout
+from penstock.plan.node import Node
+from penstock.run import dead_letters
+from penstock.run.clock import Clock, Rules, StepTime, watermark
+from penstock.run.counters import Counters
+from penstock.run.outlets import Outlets
+from penstock.run.reading import Reading
+from penstock.run.steps import Done, Steps
+from penstock.sinks.base import Changes, Rows
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.manifest import Manifest
+from penstock.state.pack import Facts, concat
+from penstock.state.stage import Moment
+from pyspark.sql import DataFrame, SparkSession
+
+#: Called at each point at which a test may crash the batch: the point, and the batch.
+Fault = Callable[[str, int], None]
+KEPT_VERSIONS = 10
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch did, for the status line and for tests."""
+
+    batch: int
+    seconds: float
+    rows: int
+    watermark_us: int | None
+    counters: Counters
+    state_rows: int
+    state_bytes: int
+    skipped: bool
+    late: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+class Engine:
+    """Runs the batches of one job against one checkpoint, one after the other."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        epoch: int,
+        outlets: Outlets,
+        buckets: int,
+        *,
+        keep_late: bool = False,
+        fault: Fault | None = None,
+    ) -> None:
+        self.layout = layout
+        self.manifest = checkpoint.latest()
+        self.clock = Clock.from_json(self.manifest.body["clock"]) if self.manifest else Clock()
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._epoch = epoch
+        self._outlets = outlets
+        self._fault = fault
+        self._names = tuple(i.name for i in layout.inputs)
+        self._rules = {i.name: Rules.of(i) for i in layout.inputs}
+        self._times = {s.name: StepTime.of(s) for s in layout.stages}
+        self._steps = Steps(spark, checkpoint, buckets, keep_late)
+
+    def process(
+        self,
+        batch: int,
+        given: Mapping[Node, DataFrame],
+        wall_us: int,
+        *,
+        small: bool,
+        punctuation: Mapping[str, int] | None = None,
+    ) -> BatchReport:
+        """Run a batch: steps in order, sinks under their ledgers, then the manifest; one that is done is skipped.
+
+        ``given`` are the rows as they were taken in (see ``Reading``), ``small`` when they fit in this
+        process. ``punctuation`` moves an input's time without a row.
+        """
+        began = time.monotonic()
+        if self.manifest is not None and batch <= self.manifest.batch:
+            return self._report(batch, began, Facts(), {}, skipped=True)
+        self._checkpoint.assert_epoch(self._epoch)
+        known = Facts(newest={self._names.index(n): {0: t} for n, t in (punctuation or {}).items()})
+        reading = Reading(self.layout, given, self._spark, small)
+        try:
+            done, facts = [], known
+            for step in self.layout.stages:
+                moment = Moment(batch, wall_us, self.clock, self._rules, self._times, self._names, facts)
+                done.append(self._steps.run(step, reading, moment, self.manifest, self.layout.tapped(step)))
+                facts += done[-1].facts
+            counters = self.counters()
+            letters = self._letters(batch, done, reading, counters)
+            changes = self._changes(reading, letters)
+            facts += self._write(batch, reading, changes)
+            manifest = self._manifest(batch, wall_us, done, facts, counters, changes)
+            self._checkpoint.commit(manifest)
+            self._at("after_commit", batch)
+        finally:
+            self._steps.close()
+        self.manifest, self.clock = manifest, Clock.from_json(manifest.body["clock"])
+        if batch % KEPT_VERSIONS == 0:
+            self._checkpoint.sweep(KEPT_VERSIONS)
+        late = {d.step: d.late for d in done if d.late is not None}
+        return self._report(batch, began, facts, late, skipped=False)
+
+    def counters(self) -> Counters:
+        """What has been counted up to the newest committed batch."""
+        return Counters.from_json(self.manifest.body["counters"]) if self.manifest else Counters()
+
+    def _letters(self, batch: int, done: list[Done], reading: Reading, counters: Counters) -> pa.Table:
+        """The dead letters; where nobody takes them the job stops here, before anything is written."""
+        bad = [d.bad for d in done if d.bad is not None] + reading.bad()
+        found = [dead_letters.from_bad(table, batch, self._names) for table in bad]
+        for step, d in zip(self.layout.stages, done, strict=True):
+            if step.late == "dead_letter" and d.late is not None:
+                found.append(dead_letters.from_late(d.late, batch, d.step, self._names))
+        letters = concat(found)
+        if letters is None:
+            return dead_letters.SCHEMA.empty_table()
+        if self.layout.job.dead_letter_sink is None:
+            raise dead_letters.stop(letters)
+        counters.dead.update(letters["reason"].to_pylist())
+        return letters
+
+    def _changes(self, reading: Reading, letters: pa.Table) -> dict[str, Changes]:
+        changes = {dead_letters.OUTPUT: Changes(Rows(self._spark, table=letters))}
+        for output in self.layout.outputs:
+            table, frame = reading.table(output.node), None
+            if table is None:
+                frame = reading.rows(output.node)
+                if reading.is_here(output.node):
+                    table, frame = frame.toArrow(), None
+            changes[output.name] = Changes(Rows(self._spark, table=table, frame=frame))
+        return changes
+
+    def _write(self, batch: int, reading: Reading, changes: Mapping[str, Changes]) -> Facts:
+        self._checkpoint.assert_epoch(self._epoch)
+        self._at("before_sink", batch)
+        written = self._outlets.write(batch, changes, lambda: self._at("during_sink", batch))
+        self._at("after_sink", batch)
+        in_spark = {name for name, change in changes.items() if not change.rows.in_process}
+        return reading.observed(ran=not in_spark or bool(in_spark & written))
+
+    def _manifest(
+        self,
+        batch: int,
+        wall_us: int,
+        done: list[Done],
+        facts: Facts,
+        counters: Counters,
+        changes: Mapping[str, Changes],
+    ) -> Manifest:
+        counters.rows.update({self._names[i]: n for i, n in facts.rows.items()})
+        counters.late.update({d.step: d.facts.late for d in done})
+        counters.out.update({n: c.rows.table.num_rows for n, c in changes.items() if c.rows.table is not None})
+        clock = Moment(batch, wall_us, self.clock, self._rules, self._times, self._names).moved(facts)
+        body = {
+            "clock": clock.to_json(),
+            "counters": counters.to_json(),
+            "wall_us": wall_us,
+            "wakes": {d.step: {str(r.bucket): r.wake_us for r in d.reports} for d in done},
+        }
+        return Manifest(batch, self._epoch, {d.step: {r.bucket: r.sets for r in d.reports} for d in done}, body)
+
+    def _at(self, point: str, batch: int) -> None:
+        if self._fault is not None:
+            self._fault(point, batch)
+
+    def _report(
+        self, batch: int, began: float, facts: Facts, late: Mapping[str, pa.Table], *, skipped: bool
+    ) -> BatchReport:
+        runs = list(self.manifest.runs()) if self.manifest else []
+        return BatchReport(
+            batch, time.monotonic() - began, sum(facts.rows.values()),
+            watermark(self.clock.inputs.values()), self.counters(),
+            sum(r.live for r in runs), sum(r.bytes for r in runs), skipped, late,
+        )  # fmt: skip

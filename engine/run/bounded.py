@@ -1,0 +1,110 @@
+"""The same job over bounded frames: one batch, with the clock at the end of time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.compile.failures import SPARK_ERRORS, explained
+from penstock.compile.ingest import ingest
+from penstock.compile.layout import Layout
+from penstock.job import Job
+from penstock.plan.durations import END_US
+from penstock.plan.errors import PlanError
+from penstock.plan.expressions import quoted
+from penstock.plan.input import Input
+from penstock.plan.node import Node
+from penstock.run.batch import Engine
+from penstock.run.outlets import Outlets, targets_of
+from penstock.run.query import SMALL_BYTES, size_of
+from penstock.run.session import session
+from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
+from penstock.state.checkpoint import Checkpoint
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+
+@dataclass(frozen=True)
+class Kept(Sink):
+    """Holds the results of a bounded run as frames."""
+
+    upserts: ClassVar[bool] = True
+    frames: dict[str, DataFrame] = field(default_factory=dict, compare=False)
+
+    @property
+    def name(self) -> str:
+        return "kept"
+
+    @property
+    def place(self) -> str:
+        return "kept"
+
+    def describe(self) -> str:
+        return "this process"
+
+    def writer(self, targets: Sequence[Target], owner: Owner) -> Writer:
+        return KeptWriter(self.frames)
+
+
+class KeptWriter(Writer):
+    """Puts each output's frame aside, cut off from the state that made it."""
+
+    def __init__(self, frames: dict[str, DataFrame]) -> None:
+        self._frames = frames
+
+    def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
+        for output, change in changes.items():
+            frame = change.rows.to_spark()
+            # the state is a temporary folder: what is still in Spark must be computed while it stands
+            self._frames[output] = frame if change.rows.in_process else frame.localCheckpoint()
+        return True
+
+
+def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | None) -> dict[str, DataFrame]:
+    """Run the job over whole inputs; each output's result by name."""
+    wanted, given = {i.name for i in job.inputs}, set(inputs)
+    if wanted != given:
+        missing = ", ".join(sorted(wanted - given)) or "none"
+        foreign = ", ".join(sorted(given - wanted)) or "none"
+        raise PlanError(f"run_batch: one frame for each input; missing: {missing}; not inputs of the job: {foreign}.")
+    own = session(spark if spark is not None else next(iter(inputs.values())).sparkSession)
+    layout = Layout(job)
+    with tempfile.TemporaryDirectory(prefix="penstock-batch-") as folder:
+        checkpoint = Checkpoint.open(folder)
+        kept = Kept()
+        targets = [Target(t.output, kept, t.key) for t in targets_of(job)]
+        epoch = checkpoint.take_epoch()
+        outlets = Outlets(targets, Owner(job.name, checkpoint.id, epoch, -1))
+        engine = Engine(layout, own, checkpoint, epoch, outlets, own.sparkContext.defaultParallelism * 4)
+        try:
+            frames = {node: declared(node, inputs[node.name], own) for node in layout.inputs}
+            taken: dict[Node, DataFrame] = {
+                node: ingest(node, number, frame, F.lit(END_US).cast("long"))
+                for number, (node, frame) in enumerate(frames.items())
+            }
+            small = all(size_of(frame) <= SMALL_BYTES for frame in frames.values())
+            # beyond the end of time less any lateness: every window closes
+            end = {node.name: 2 * END_US - 1 for node in layout.inputs}
+            engine.process(0, taken, END_US, small=small, punctuation=end)
+        except SPARK_ERRORS as error:
+            raise explained(error, layout.roots) from None
+    return {o.name: kept.frames[o.name] for o in job.outputs}
+
+
+def declared(node: Input, frame: DataFrame, spark: SparkSession) -> DataFrame:
+    """A frame as the input's schema has it, in our session; hidden columns stay."""
+    if frame.sparkSession is not spark:
+        frame = DataFrame(frame._jdf, frame.sparkSession)
+    schema = node.source.schema
+    if schema is None:
+        return frame
+    missing = [name for name in schema.names if name not in frame.columns]
+    if missing:
+        raise PlanError(
+            f"input {node.name!r}: the frame has no column {', '.join(missing)}; it has {', '.join(frame.columns)}."
+        )
+    struct = from_arrow_schema(schema)
+    return frame.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in struct.fields))

@@ -1,0 +1,138 @@
+"""Time is data: how far each input has come, kept in the manifest and moved by what a batch brings.
+
+Nothing here looks at a real clock: the wall time is the batch's own, from the log, so that a batch that
+is run again sees the same time again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.plan.durations import micros
+from penstock.plan.input import Input
+from penstock.plan.node import Node, walk
+
+Newest = Mapping[str, Mapping[int, int]]  # input -> source partition -> newest event time seen
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How an input's time moves; ``processing`` time is the wall's."""
+
+    lateness_us: int
+    idle_after_us: int | None
+    processing: bool
+
+    @classmethod
+    def of(cls, node: Input) -> Rules:
+        """The rules that ``job.stream`` gave."""
+        idle = None if node.idle_after is None else micros(node.idle_after)
+        return cls(micros(node.lateness), idle, node.time_column is None)
+
+
+@dataclass(frozen=True)
+class InputTime:
+    """How far one input has come: per source partition the newest event, and when it last spoke."""
+
+    since_us: int  # wall time of the first batch
+    newest_us: Mapping[int, int] = field(default_factory=dict)
+    spoke_us: Mapping[int, int] = field(default_factory=dict)
+    watermark_us: int | None = None
+    idle: bool = False
+
+    def moved(self, rules: Rules, newest: Mapping[int, int], wall_us: int) -> InputTime:
+        """After a batch that brought these newest times; the watermark never goes back."""
+        if rules.processing:
+            newest = {0: wall_us}
+        furthest = {p: max(t, self.newest_us.get(p, t)) for p, t in newest.items()}
+        times = {**self.newest_us, **furthest}
+        spoke = {**self.spoke_us, **dict.fromkeys(newest, wall_us)}
+        awake = [p for p in times if rules.idle_after_us is None or wall_us - spoke[p] < rules.idle_after_us]
+        silent_us = wall_us - max(spoke.values(), default=self.since_us)
+        idle = rules.idle_after_us is not None and silent_us >= rules.idle_after_us
+        mark = self.watermark_us
+        if awake:
+            now = min(times[p] for p in awake) - rules.lateness_us
+            mark = now if mark is None else max(mark, now)
+        return replace(self, newest_us=times, spoke_us=spoke, watermark_us=mark, idle=idle)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {
+            "since_us": self.since_us,
+            "newest_us": {str(p): t for p, t in self.newest_us.items()},
+            "spoke_us": {str(p): t for p, t in self.spoke_us.items()},
+            "watermark_us": self.watermark_us,
+            "idle": self.idle,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> InputTime:
+        """From the manifest."""
+        return cls(
+            value["since_us"],
+            {int(p): t for p, t in value["newest_us"].items()},
+            {int(p): t for p, t in value["spoke_us"].items()},
+            value["watermark_us"],
+            value["idle"],
+        )
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Which inputs reach a step, and how far behind the clock its rows may come."""
+
+    inputs: tuple[str, ...]
+    lag_us: int
+
+    @classmethod
+    def of(cls, node: Node) -> StepTime:
+        """From the plan: a step works with the lag of what feeds it."""
+        lag = max((micros(upstream.lag) for upstream in node.inputs), default=0)
+        return cls(tuple(n.name for n in walk(node) if isinstance(n, Input)), lag)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of every input and of every step, after one batch."""
+
+    inputs: Mapping[str, InputTime] = field(default_factory=dict)
+    steps: Mapping[str, int] = field(default_factory=dict)  # step -> its watermark, absent before the first
+
+    def moved(
+        self,
+        rules: Mapping[str, Rules],
+        steps: Mapping[str, StepTime],
+        newest: Newest,
+        wall_us: int,
+    ) -> Clock:
+        """The clock after a batch: inputs move by what it brought, steps by the inputs that reach them."""
+        inputs = {
+            name: self.inputs.get(name, InputTime(wall_us)).moved(rule, newest.get(name, {}), wall_us)
+            for name, rule in rules.items()
+        }
+        marks = dict(self.steps)
+        for step, time in steps.items():
+            now = watermark(inputs[name] for name in time.inputs)
+            if now is not None:
+                marks[step] = max(now - time.lag_us, marks.get(step, now - time.lag_us))
+        return Clock(inputs, marks)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"inputs": {n: t.to_json() for n, t in self.inputs.items()}, "steps": dict(self.steps)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Clock:
+        """From the manifest."""
+        inputs = {n: InputTime.from_json(t) for n, t in value["inputs"].items()}
+        return cls(inputs, dict(value["steps"]))
+
+
+def watermark(inputs: Iterable[InputTime]) -> int | None:
+    """The smallest time of those inputs that are not idle; None while one of them has said nothing, or all are idle."""
+    marks = [i.watermark_us for i in inputs if not i.idle]
+    known = [m for m in marks if m is not None]
+    return min(known) if known and len(known) == len(marks) else None

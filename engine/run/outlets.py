@@ -1,0 +1,50 @@
+"""The outputs of a job while it runs: one writer for each place, all of a batch or nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock.job import Job
+from penstock.plan.errors import SinkError
+from penstock.run import dead_letters
+from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
+
+
+def targets_of(job: Job) -> list[Target]:
+    """What the job writes, its dead letters last."""
+    targets = [Target(o.name, o.sink, o.key) for o in job.outputs]
+    if job.dead_letter_sink is not None:
+        targets.append(Target(dead_letters.OUTPUT, job.dead_letter_sink))
+    return targets
+
+
+class Outlets:
+    """The open writers of a run."""
+
+    def __init__(self, targets: Sequence[Target], owner: Owner) -> None:
+        places: dict[tuple[type[Sink], str], list[Target]] = {}
+        for target in targets:
+            places.setdefault((type(target.sink), target.sink.place), []).append(target)
+        self._writers: list[tuple[Writer, list[str]]] = []
+        for group in places.values():
+            self._writers.append((group[0].sink.writer(group, owner), [t.output for t in group]))
+
+    def write(self, batch: int, changes: Mapping[str, Changes], during: Callable[[], None]) -> set[str]:
+        """Write a batch everywhere; the outputs that were written now, and not in an earlier try."""
+        written: set[str] = set()
+        for writer, outputs in self._writers:
+            writer.during = during
+            if writer.write(batch, {name: changes[name] for name in outputs}):
+                written.update(outputs)
+        return written
+
+    def close(self) -> None:
+        """Close every writer, also when one of them fails."""
+        failed: SinkError | None = None
+        for writer, _ in self._writers:
+            try:
+                writer.close()
+            except SinkError as error:
+                failed = error
+        if failed is not None:
+            raise failed

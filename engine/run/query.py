@@ -1,0 +1,235 @@
+"""A job as one Structured Streaming query: starting, watching, stopping."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.compile.failures import explained
+from penstock.compile.layout import Layout
+from penstock.compile.streams import Streams
+from penstock.job import Job
+from penstock.plan.durations import Duration, duration, micros
+from penstock.plan.errors import CheckpointError, PlanError
+from penstock.run.batch import BatchReport, Engine, Fault
+from penstock.run.fit import fit
+from penstock.run.outlets import Outlets, targets_of
+from penstock.run.progress import Progress, facts, progress
+from penstock.run.session import session
+from penstock.sinks.base import Owner
+from penstock.state.checkpoint import Checkpoint
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+BUCKETS_PER_CORE = 4
+LEAST_BUCKETS = 8
+SMALL_BYTES = 2_000_000
+SMALL_ROWS = 20_000
+
+
+class _StoppedError(Exception):
+    """A batch that was planned while the run was being stopped: it must not look done to Spark."""
+
+
+class Run:
+    """A job that runs: ``status()``, ``stop()``, ``wait()``."""
+
+    def __init__(
+        self,
+        job: Job,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        told: Progress | None,
+        fault: Fault | None,
+    ):
+        self._job = job
+        self._spark = spark
+        self._told = told
+        self._between_batches = threading.Lock()
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._last: BatchReport | None = None
+        self._layout = Layout(job)
+        self._checkpoint = checkpoint
+        self._lock = checkpoint.lock()
+        try:
+            cores = spark.sparkContext.defaultParallelism
+            buckets = fit(self._layout, checkpoint, max(LEAST_BUCKETS, BUCKETS_PER_CORE * cores))
+            checkpoint.verify()
+            checkpoint.sweep_orphans()
+            self._streams = Streams(self._layout, spark)
+            epoch = checkpoint.take_epoch()
+            latest = checkpoint.latest()
+            self._check_spark_part(latest.batch if latest else -1)
+            owner = Owner(job.name, checkpoint.id, epoch, latest.batch if latest else -1)
+            self._outlets = Outlets(targets_of(job), owner)
+            self._engine = Engine(self._layout, spark, checkpoint, epoch, self._outlets, buckets, fault=fault)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._query: StreamingQuery | None = None
+
+    def _check_spark_part(self, committed: int) -> None:
+        offsets = Path(self._checkpoint.path) / "spark" / "offsets"
+        if committed >= 0 and not offsets.is_dir():
+            raise CheckpointError(
+                f"checkpoint {self._checkpoint.path} has lost its folder 'spark', which says what has been read. "
+                "Restore it from a copy."
+            )
+
+    def begin(self, once: bool, trigger: Duration | None) -> None:
+        """Start the query."""
+        writer = (
+            self._streams.frame.writeStream.foreachBatch(self._process)
+            .queryName(self._job.name)
+            .option("checkpointLocation", f"{self._checkpoint.path}/spark")
+        )
+        if once:
+            writer = writer.trigger(availableNow=True)
+        elif trigger is not None:
+            least = micros(duration(trigger, "trigger")) // 1000
+            writer = writer.trigger(processingTime=f"{least} milliseconds")
+        self._query = writer.start()
+
+    def _process(self, frame: DataFrame, batch: int) -> None:
+        with self._between_batches:
+            if self._stopping:
+                raise _StoppedError
+            try:
+                self._last = self._run_batch(frame, batch)
+            except BaseException as error:
+                self._failure = error
+                raise
+            if self._told is not None:
+                self._told.show(self._last)
+
+    def _run_batch(self, frame: DataFrame, batch: int) -> BatchReport:
+        done = self._engine.manifest.batch if self._engine.manifest else -1
+        if batch > done + 1:
+            raise CheckpointError(
+                f"checkpoint {self._checkpoint.path}: Spark is at batch {batch}, the state at batch {done}; "
+                "they belong to different copies. Restore both parts from one copy."
+            )
+        persisted = False
+        small = size_of(frame) <= SMALL_BYTES
+        unknown = size_of(frame) >= 2**62
+        if not self._streams.one_way or (unknown and (self._last is None or self._last.rows <= SMALL_ROWS)):
+            frame = frame.persist()
+            persisted = True
+            small = small or (unknown and frame.count() <= SMALL_ROWS)
+        try:
+            return self._engine.process(batch, self._streams.given(frame), self._wall_us(batch), small=small)
+        finally:
+            if persisted:
+                frame.unpersist()
+
+    def _wall_us(self, batch: int) -> int:
+        """The batch's wall time as Spark's log has it: the same when the batch is run again."""
+        path = Path(self._checkpoint.path) / "spark" / "offsets" / str(batch)
+        return int(json.loads(path.read_text().split("\n")[1])["batchTimestampMs"]) * 1000
+
+    def status(self) -> Mapping[str, Any]:
+        """Where the run stands: ``running``, and of the last batch its number, rows, watermark, late rows and state."""
+        running = self._query is not None and self._query.isActive
+        last = facts(self._job.name, self._last) if self._last is not None else {"job": self._job.name, "batch": None}
+        return {"running": running, **last}
+
+    def stop(self) -> None:
+        """End after the batch at hand; the next run goes on from there."""
+        # Spark cannot be stopped in the middle of our part of a batch without a stack trace of its own
+        with self._between_batches:
+            self._stopping = True
+            if self._query is not None:
+                self._query.stop()
+        self._close()
+
+    def wait(self, timeout: int | None = None) -> bool:
+        """Wait until the run ends; True when it has. A failure is raised here, as one of ours."""
+        assert self._query is not None
+        try:
+            ended = self._query.awaitTermination() if timeout is None else self._query.awaitTermination(timeout)
+        except StreamingQueryException as error:
+            self._close()
+            if self._stopping and self._failure is None:
+                return True
+            raise explained(self._failure or error, self._layout.roots) from None
+        if timeout is None or ended:
+            self._close()
+            return True
+        return False
+
+    def _close(self) -> None:
+        if self._told is not None:
+            self._told.close()
+        self._outlets.close()
+        self._lock.release()
+
+
+def size_of(frame: DataFrame) -> int:
+    """Spark's estimate of a batch's bytes; enormous when it does not know."""
+    stats = frame._jdf.queryExecution().optimizedPlan().stats()
+    return int(str(stats.sizeInBytes()))
+
+
+def start(
+    job: Job,
+    spark: SparkSession | None = None,
+    *,
+    checkpoint: str | None = None,
+    once: bool = False,
+    trigger: Duration | None = None,
+    told: Progress | None = None,
+    fault: Fault | None = None,
+) -> Run:
+    """Start a job without blocking; ``fault`` is where tests crash it."""
+    if not job.outputs:
+        raise PlanError(f"the job {job.name!r} has no output; add one with .to(...).")
+    if once and trigger is not None:
+        raise PlanError("once=True takes all that is there and stops; a trigger makes no sense with it.")
+    place = Checkpoint.open(checkpoint or os.path.join("checkpoints", job.name))
+    run = Run(job, session(spark), place, told, fault)
+    try:
+        run.begin(once, trigger)
+    except BaseException as error:
+        run._close()
+        raise explained(error, run._layout.roots) from None
+    return run
+
+
+def run(
+    job: Job,
+    spark: SparkSession | None = None,
+    *,
+    checkpoint: str | None = None,
+    once: bool = False,
+    trigger: Duration | None = None,
+) -> None:
+    """Run a job until it is stopped."""
+    with _signals() as asked:
+        running = start(job, spark, checkpoint=checkpoint, once=once, trigger=trigger, told=progress(job.name))
+        while not running.wait(timeout=1):
+            if asked.is_set():
+                running.stop()
+                return
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """SIGTERM and Ctrl-C set the event instead of tearing a batch apart."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {s: signal.signal(s, lambda *_: asked.set()) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,58 @@
+"""The Spark session: the one that is given, under settings of our own, or a local one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from penstock.plan.errors import JavaNotFoundError
+from penstock.run import java
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+# what each session of ours has; see docs/settings.md for the figures behind them
+SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "250000",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+
+
+def session(given: SparkSession | None = None, *, cores: str = "*", ui: bool = True) -> SparkSession:
+    """A session to run a job in: of the same application as the one given, its settings left alone."""
+    if given is None:
+        given = _own(cores, ui)
+    spark = given.newSession()
+    for name, value in SESSION.items():
+        spark.conf.set(name, value)
+    # our state does not depend on it, so it may change from run to run
+    spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
+    return spark
+
+
+def _own(cores: str, ui: bool) -> SparkSession:
+    builder = SparkSession.builder
+    running = SparkContext._active_spark_context is not None
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started Java and knows the master
+    if running or submitted:
+        return builder.getOrCreate()
+    home = java.find()
+    if home is None:
+        raise JavaNotFoundError(
+            "Spark needs Java 17 or newer, and there is none: install one, or `pip install penstock[java]`."
+        )
+    os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of a local run is for other machines
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    logging = Path(__file__).with_name("log4j2.properties").resolve().as_uri()
+    options: dict[str, bool | float | int | str | None] = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(Path(os.environ.get("TMPDIR", "/tmp")) / f"penstock-warehouse-{os.getuid()}"),
+    }
+    return builder.master(f"local[{cores}]").appName("penstock").config(map=options).getOrCreate()

@@ -1,0 +1,52 @@
+"""Rows from a Spark frame to this process, a few thousand at a time, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def arriving(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    """The frame's rows as Arrow batches; the driver holds two partitions at most.
+
+    ``toArrow`` holds all rows at once, and ``toLocalIterator`` makes a Python object of each row.
+    So each Arrow batch travels as the one value of one row.
+    """
+    packed = frame.mapInArrow(pack, "batch binary")
+    for row in packed.toLocalIterator(prefetchPartitions=True):
+        yield from pa.ipc.open_stream(row.batch)
+
+
+def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each batch as a batch of one row, which holds it as an Arrow stream.
+
+    >>> rows = pa.RecordBatch.from_pydict({"n": [1, 2]})
+    >>> (packed,) = pack([rows])
+    >>> pa.ipc.open_stream(packed["batch"][0].as_py()).read_all().to_pylist()
+    [{'n': 1}, {'n': 2}]
+    """
+    for batch in batches:
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, batch.schema) as out:
+            out.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"batch": [stream.getvalue().to_pybytes()]})
+
+
+def arrived(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The table as a frame; unlike Spark's own default, a timestamp without a zone stays without one."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The frame's columns as Arrow types, timestamps in UTC."""
+    # imported late: a job is built and checked without Spark
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema)

@@ -1,0 +1,85 @@
+"""Files that appear in a folder, read once each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+from penstock.plan.errors import PlanError, RunError
+from penstock.plan.schemas import schema as read_schema
+from penstock.plan.written import written_at
+from penstock.sources.base import MALFORMED, PLACE, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("json", "csv", "parquet")
+
+
+@dataclass(frozen=True)
+class Files(Source):
+    """A folder of files; ``options`` go to Spark's reader as they are."""
+
+    path: str
+    format: str
+    declared: pa.Schema
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.format, self.options))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.declared
+
+    def describe(self) -> str:
+        return f"{self.format} files in {self.path}"
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import from_arrow_schema
+        from pyspark.sql.types import StringType
+
+        self._check_there()
+        struct = from_arrow_schema(self.declared)
+        reader = spark.readStream
+        if self.format == "parquet":
+            frame = reader.options(**dict(self.options)).schema(struct).parquet(self.path)
+            malformed = F.lit(None).cast("string").alias(MALFORMED)
+        else:
+            struct = struct.add(MALFORMED, StringType())
+            permissive = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, **dict(self.options)}
+            frame = reader.options(**permissive).schema(struct).format(self.format).load(self.path)
+            malformed = F.col(f"`{MALFORMED}`")
+        columns = [F.col(f"`{name}`") for name in self.declared.names]
+        return frame.select(*columns, malformed, F.col("_metadata.file_path").alias(PLACE))
+
+    def _check_there(self) -> None:
+        # Spark would say so too, in Java, and only when the first batch is planned
+        parsed = urlparse(self.path)
+        if parsed.scheme in ("", "file") and not any(c in self.path for c in "*?["):
+            folder = Path(unquote(parsed.path) if parsed.scheme else self.path)
+            if not folder.exists():
+                raise RunError(f"the folder {str(folder)!r} does not exist; create it, or correct the source's path.")
+
+
+def files(path: str, format: str, schema: Any, **options: Any) -> Files:  # noqa: A002  Spark's own word
+    """Files of one format that appear in the folder ``path``: ``json`` (a line a row), ``csv`` or ``parquet``.
+
+    Each file is read once, oldest first. Write a file aside and move it in: a file seen half is read half.
+    A line that cannot be read, has a value of the wrong type, or lacks a column that is declared ``not null``
+    is malformed and goes to the dead letters with its file and its text. ``options`` are Spark's own:
+    ``header=True`` for CSV with a first line of names, ``maxFilesPerTrigger=1`` for a file a batch.
+
+    >>> files("in/views", format="json", schema="url string, at timestamp").describe()
+    'json files in in/views'
+    """
+    if format not in FORMATS:
+        raise PlanError(f"files: format={format!r}; there is {', '.join(FORMATS)}. ({written_at()})")
+    if not isinstance(path, str | Path) or not str(path):
+        raise PlanError(f"files: path={path!r} is no path. ({written_at()})")
+    told = tuple(sorted((k, str(v).lower() if isinstance(v, bool) else str(v)) for k, v in options.items()))
+    return Files(str(path), format, read_schema(schema, "files: schema"), told)

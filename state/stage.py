@@ -1,0 +1,237 @@
+"""The bucket stage: pack, shuffle by bucket, run the kernel on each bucket; in the driver or on the cluster.
+
+Both ways run the same functions on the same tables. On the cluster a table travels as the bytes of an
+Arrow IPC stream in a row ``(kind, bucket, data)``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from penstock.plan.durations import BEGINNING_US
+from penstock.run.clock import Clock, Rules, StepTime
+from penstock.state.bucket import BucketState
+from penstock.state.edge import Kernel, Outcome, StepClock
+from penstock.state.pack import Facts, Packed, concat, pack
+from penstock.state.runs import Run, RunFiles
+
+FACTS, ROWS, LATE_ROWS, BAD_ROWS, MAIN, REPORT = range(6)
+WIRE = pa.schema([("kind", pa.int32()), ("bucket", pa.int32()), ("data", pa.binary())])
+ROWS_PER_PACK = 4_000_000
+
+Sets = Mapping[str, tuple[Run, ...]]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A batch's place in time: its wall time, the clock before it, and the rules by which the clock moves."""
+
+    batch: int
+    wall_us: int
+    clock: Clock
+    rules: Mapping[str, Rules]
+    times: Mapping[str, StepTime]
+    inputs: tuple[str, ...]
+    known: Facts = field(default_factory=Facts)  # what the driver knows already of this batch
+
+    def moved(self, facts: Facts) -> Clock:
+        """The clock after the batch, as every bucket computes it for itself."""
+        newest = {self.inputs[i]: partitions for i, partitions in (self.known + facts).newest.items()}
+        return self.clock.moved(self.rules, self.times, newest, self.wall_us)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stateful step in one batch: all that a bucket needs besides its rows. Small: it is sent to tasks."""
+
+    step: str
+    kernel: Kernel
+    buckets: int
+    files: RunFiles
+    sets: Mapping[int, Sets]  # bucket -> its runs in the manifest before
+    wakes: Mapping[int, int | None]
+    moment: Moment
+
+    @property
+    def previous_us(self) -> int | None:
+        """The step's watermark before the batch."""
+        return self.moment.clock.steps.get(self.step)
+
+    def run(self, bucket: int, rows: list[pa.Table], facts: Facts) -> tuple[Outcome, Report]:
+        """The kernel on one bucket; a bucket with no rows and nothing due keeps its runs."""
+        previous, now = self.previous_us, self.moment.moved(facts).steps.get(self.step)
+        clock = StepClock(BEGINNING_US if previous is None else previous, BEGINNING_US if now is None else now)
+        sets, wake = self.sets.get(bucket, {}), self.wakes.get(bucket)
+        if not rows and (wake is None or wake > clock.now_us):
+            return Outcome(None, wake), Report(bucket, sets, wake)
+        state = BucketState(self.files, self.step, bucket, self.moment.batch, sets)
+        outcome = self.kernel.step(state, rows, clock)
+        return outcome, Report(bucket, state.sets(), outcome.wake_us)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a bucket tells the driver: the runs that it has now, and when it wants to wake."""
+
+    bucket: int
+    sets: Sets
+    wake_us: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As it comes back from a task."""
+        sets = {name: [run.to_json() for run in runs] for name, runs in self.sets.items()}
+        return {"bucket": self.bucket, "sets": sets, "wake_us": self.wake_us}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Report:
+        """As the task sent it."""
+        sets = {name: tuple(map(Run.from_json, runs)) for name, runs in value["sets"].items()}
+        return cls(value["bucket"], sets, value["wake_us"])
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A stage that has run: its results in this process, and what to put in the manifest."""
+
+    facts: Facts
+    reports: tuple[Report, ...]
+    main: pa.Table | None
+    late: pa.Table | None
+    bad: pa.Table | None
+
+
+def run_here(stage: Stage, rows: Iterable[pa.Table]) -> Ran:
+    """The whole stage in this process."""
+    packed = [pack(table, stage.kernel, stage.previous_us) for table in rows]
+    facts = sum((p.facts for p in packed), Facts())
+    outcomes, reports = [], []
+    for bucket in range(stage.buckets):
+        came = [p.buckets[bucket] for p in packed if bucket in p.buckets]
+        outcome, report = stage.run(bucket, came, facts)
+        outcomes.append(outcome)
+        reports.append(report)
+    main = concat(o.main for o in outcomes)
+    return Ran(facts, tuple(reports), main, concat(p.late for p in packed), concat(p.bad for p in packed))
+
+
+def run_rest(stage: Stage, ran: Ran) -> Ran:
+    """Run the buckets that no task has run: a frame without partitions wakes nobody."""
+    done = {r.bucket for r in ran.reports}
+    outcomes, reports = [], list(ran.reports)
+    for bucket in range(stage.buckets):
+        if bucket not in done:
+            outcome, report = stage.run(bucket, [], ran.facts)
+            outcomes.append(outcome)
+            reports.append(report)
+    return replace(ran, reports=tuple(reports), main=concat(o.main for o in outcomes))
+
+
+def pack_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does before the shuffle: pack its rows; its facts go to every bucket."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        facts = Facts()
+        for rows in _gathered(batches):
+            packed = pack(rows, stage.kernel, stage.previous_us)
+            facts += packed.facts
+            yield from _sent(packed)
+        said = json.dumps(facts.to_json()).encode()
+        yield _wire([(FACTS, bucket, said) for bucket in range(stage.buckets)])
+
+    return work
+
+
+def bucket_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does after the shuffle: all rows of its buckets are there, so each bucket knows the time."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: dict[int, list[pa.Table]] = {}
+        facts: dict[int, Facts] = {}
+        for batch in batches:
+            kinds, buckets, data = (batch.column(i) for i in range(3))
+            for kind, bucket, value in zip(kinds.tolist(), buckets.tolist(), data, strict=True):
+                if kind == FACTS:
+                    told = Facts.from_json(json.loads(value.as_py()))
+                    facts[bucket] = facts.get(bucket, Facts()) + told
+                elif kind == ROWS:
+                    rows.setdefault(bucket, []).append(from_bytes(value.as_buffer()))
+                else:
+                    yield _wire([(kind, bucket, value.as_buffer())])
+        for bucket, told in sorted(facts.items()):
+            outcome, report = stage.run(bucket, rows.pop(bucket, []), told)
+            if outcome.main is not None and outcome.main.num_rows:
+                yield _wire([(MAIN, bucket, to_bytes(outcome.main))])
+            said = {"report": report.to_json(), "facts": told.to_json()}
+            yield _wire([(REPORT, bucket, json.dumps(said).encode())])
+
+    return work
+
+
+def unpack_task(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does with packed results: open them."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for value in batch.column("data"):
+                yield from from_bytes(value.as_buffer()).cast(schema).to_batches(max_chunksize=250_000)
+
+    return work
+
+
+def collected(rows: Iterable[tuple[int, bytes]]) -> Ran:
+    """What tasks reported: (kind, data) of the reports and the bad rows."""
+    facts, reports, bad = Facts(), [], []
+    for kind, data in rows:
+        if kind == BAD_ROWS:
+            bad.append(from_bytes(data))
+        else:
+            said = json.loads(data)
+            reports.append(Report.from_json(said["report"]))
+            facts = Facts.from_json(said["facts"])  # every bucket has the same
+    return Ran(facts, tuple(reports), None, None, concat(bad))
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue()  # type: ignore[no-any-return]
+
+
+def from_bytes(data: Any) -> pa.Table:
+    """The table of an Arrow IPC stream, without a copy."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of a partition, as few large tables: more rows combine better."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= ROWS_PER_PACK:
+            yield pa.Table.from_batches(waiting)
+            waiting, count = [], 0
+    if count:
+        yield pa.Table.from_batches(waiting)
+
+
+def _sent(packed: Packed) -> Iterator[pa.RecordBatch]:
+    for bucket, rows in packed.buckets.items():
+        yield _wire([(ROWS, bucket, to_bytes(rows))])
+    if packed.late is not None:
+        yield _wire([(LATE_ROWS, 0, to_bytes(packed.late))])
+    if packed.bad is not None:
+        yield _wire([(BAD_ROWS, 0, to_bytes(packed.bad))])
+
+
+def _wire(rows: list[tuple[int, int, Any]]) -> pa.RecordBatch:
+    kinds, buckets, data = zip(*rows, strict=True)
+    columns = [pa.array(kinds, pa.int32()), pa.array(buckets, pa.int32()), pa.array(data, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=WIRE)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import functools
+from datetime import datetime, timezone
+
+import pyarrow as pa
+import pytest
+from penstock import sinks
+from penstock.plan.errors import PlanError, SinkError
+from penstock.sinks import Changes, Rows, Target
+
+
+def collect(seen, frame, batch_id):
+    seen.append((batch_id, sorted(frame.toArrow().to_pylist(), key=str)))
+
+
+def open_writer(function, owner, key=()):
+    sink = sinks.call(function)
+    return sink.writer([Target("hits", sink, key)], owner())
+
+
+def test_a_sink_is_named_like_its_function():
+    assert sinks.call(collect).name == "collect"
+    assert sinks.call(lambda frame, batch_id: None).name == "lambda"
+    assert sinks.call(collect) == sinks.call(collect)
+    assert not sinks.call(collect).transactional
+    with pytest.raises(PlanError, match="not a function"):
+        sinks.call("collect")
+
+
+def test_a_stream_comes_as_it_is(spark, owner):
+    seen = []
+    writer = open_writer(functools.partial(collect, seen), owner)
+    rows = Rows(spark, table=pa.table({"n": [1]}))
+    assert writer.write(3, {"hits": Changes(rows)})
+    assert writer.write(4, {"hits": Changes(Rows(spark, table=rows.table.slice(0, 0)))})
+    assert seen == [(3, [{"n": 1}]), (4, [])]
+
+
+def test_a_table_comes_with_what_each_row_does(spark, owner):
+    seen = []
+    writer = open_writer(functools.partial(collect, seen), owner, key=("page",))
+    rows = Rows(spark, table=pa.table({"page": ["/a"], "n": [1]}))
+    deletes = Rows(spark, frame=spark.createDataFrame([("/b",)], "page string"))
+    writer.write(0, {"hits": Changes(rows, deletes)})
+    removed = {"page": "/b", "n": None, "op": "delete"}
+    assert seen == [(0, [{"page": "/a", "n": 1, "op": "upsert"}, removed])]
+
+
+def test_an_instant_and_a_local_time_stay_what_they_are(spark, owner):
+    types = []
+    noon = datetime(2026, 1, 1, 12)
+    table = pa.Table.from_pylist(
+        [{"at": noon, "local": noon}],
+        pa.schema({"at": pa.timestamp("us", "UTC"), "local": pa.timestamp("us")}),
+    )
+    seen = []
+
+    def look(frame, batch_id):
+        types.extend(frame.dtypes)
+        collect(seen, frame, batch_id)
+
+    open_writer(look, owner).write(0, {"hits": Changes(Rows(spark, table=table))})
+    assert types == [("at", "timestamp"), ("local", "timestamp_ntz")]
+    assert seen == [(0, [{"at": noon.replace(tzinfo=timezone.utc), "local": noon}])]
+
+
+def test_a_column_op_of_its_own_is_refused(spark, owner):
+    writer = open_writer(lambda frame, batch_id: None, owner, key=("n",))
+    with pytest.raises(SinkError, match="Rename it"):
+        writer.write(0, {"hits": Changes(Rows(spark, table=pa.table({"n": [1], "op": ["x"]})))})
+
+
+def test_what_the_surroundings_raise_names_the_output_and_the_function(spark, owner):
+    def away(frame, batch_id):
+        raise ConnectionRefusedError("nobody there")
+
+    writer = open_writer(away, owner)
+    with pytest.raises(SinkError, match=r"output 'hits': cannot write to call:.*away: nobody there"):
+        writer.write(0, {"hits": Changes(Rows(spark, table=pa.table({"n": [1]})))})
+
+
+def test_a_fault_of_the_function_itself_stays_what_it_is(spark, owner):
+    writer = open_writer(lambda frame, batch_id: 1 / 0, owner)
+    with pytest.raises(ZeroDivisionError):
+        writer.write(0, {"hits": Changes(Rows(spark, table=pa.table({"n": [1]})))})

@@ -1,0 +1,175 @@
+"""Taking the text of an aggregate apart: the calls in it, and the expression around them.
+
+The pieces are cut out of the user's own text by its tokens and never written anew, so Spark reads
+exactly what the user wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.plan.columns import Columns
+from penstock.plan.errors import PlanError
+from penstock.plan.expressions import names_in, parse, tokenize
+from penstock.plan.written import written_at
+from penstock.windows.aggregate import KERNEL_AGGREGATES
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sqlglot does not say what it exports
+
+#: Every other aggregate that Spark SQL knows; Spark finishes them over the rows of a closed window.
+# fmt: off
+SPARK_ONLY = frozenset({
+    "approx_count_distinct", "approx_percentile", "percentile_approx", "approx_top_k", "hll_sketch_agg",
+    "hll_union_agg", "bit_and", "bit_or", "bit_xor", "bitmap_construct_agg", "bitmap_or_agg", "corr", "count_if",
+    "count_min_sketch", "covar_pop", "covar_samp", "histogram_numeric", "kurtosis", "listagg", "string_agg", "mode",
+    "percentile_disc", "product", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope",
+    "regr_sxx", "regr_sxy", "regr_syy", "skewness", "try_avg", "try_sum", "approx_top_k_accumulate",
+    "approx_top_k_combine", "kll_sketch_agg_bigint", "kll_sketch_agg_double", "kll_sketch_agg_float",
+    "theta_sketch_agg", "theta_union_agg",
+})
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate call: ``sum(price) filter (where ok)`` is sum of ``price`` where ``ok``."""
+
+    name: str
+    arguments: tuple[str, ...]
+    distinct: bool = False
+    where: str | None = None
+    ignore_nulls: bool = False
+    within_group: str | None = None
+
+    @property
+    def ours(self) -> bool:
+        """True when a kernel can do it; the types decide the rest when the job is compiled."""
+        return self.name in KERNEL_AGGREGATES
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A named result: the text as written, the calls in it, and the text around them with a place for each."""
+
+    name: str
+    text: str
+    calls: tuple[Call, ...]
+    around: tuple[str, ...]
+
+    @property
+    def ours(self) -> bool:
+        """True when every call in it has a kernel."""
+        return bool(self.calls) and all(c.ours for c in self.calls)
+
+    def rebuilt(self, places: tuple[str, ...]) -> str:
+        """The expression with each call replaced by the column that holds its result."""
+        text = self.around[0]
+        for place, after in zip(places, self.around[1:], strict=True):
+            text += place + after
+        return text
+
+
+def read_aggregate(name: str, text: str, columns: Columns, keys: tuple[str, ...], step: str) -> Aggregate:
+    """Take the text apart and check each name in it.
+
+    >>> a = read_aggregate("rate", "sum(x) / count(*)", Columns(("x",)), (), "agg(rate=...)")
+    >>> [c.name for c in a.calls], a.rebuilt(("s", "n"))
+    (['sum', 'count'], 's / n')
+    """
+    tree = parse(text, step)
+    for used in names_in(tree):
+        if used not in ("window_start", "window_end"):
+            columns.require(used, step, any_case=True)
+    tokens = tokenize(text)
+    calls: list[Call] = []
+    around: list[str] = []
+    begin, i = 0, 0
+    while i < len(tokens):
+        word = tokens[i].text.lower()
+        known = word in KERNEL_AGGREGATES or word in SPARK_ONLY
+        if known and i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN:
+            call, after = _read_call(text, tokens, i)
+            around.append(text[begin : tokens[i].start])
+            calls.append(call)
+            begin = tokens[after - 1].end + 1
+            i = after
+        else:
+            i += 1
+    around.append(text[begin:])
+    found = Aggregate(name, text, tuple(calls), tuple(around))
+    _check_around(found, tree, keys, step)
+    return found
+
+
+def _check_around(aggregate: Aggregate, tree: exp.Expr, keys: tuple[str, ...], step: str) -> None:
+    registered = tree.find(exp.Anonymous) is not None
+    if not aggregate.calls and not registered:
+        raise PlanError(f"{step}: there is no aggregate in {aggregate.text!r}. ({written_at()})")
+    outside = parse(aggregate.rebuilt(("NULL",) * len(aggregate.calls)), step)
+    grouped = {k.casefold() for k in (*keys, "window_start", "window_end")}
+    for used in names_in(outside):
+        # inside a function that we do not know, a column may be the argument of a registered aggregate
+        if used.casefold() not in grouped and outside.find(exp.Anonymous) is None:
+            raise PlanError(
+                f"{step}: {used!r} is neither a key nor inside an aggregate; "
+                f"write first({used}), or group by it. ({written_at()})"
+            )
+
+
+def _read_call(text: str, tokens: list[Token], i: int) -> tuple[Call, int]:
+    """The call that begins at token ``i``, and the token after it."""
+    name = tokens[i].text.lower()
+    close = _closing(tokens, i + 1)
+    distinct = tokens[i + 2].token_type == TokenType.DISTINCT
+    arguments = _split(text, tokens, i + (3 if distinct else 2), close)
+    after = close + 1
+    ignore_nulls, where, within_group = False, None, None
+    while after < len(tokens):
+        words = [t.text.lower() for t in tokens[after : after + 2]]
+        if words in (["ignore", "nulls"], ["respect", "nulls"]):
+            ignore_nulls = words[0] == "ignore"
+            after += 2
+        elif words == ["filter", "("]:
+            end = _closing(tokens, after + 1)
+            where = text[tokens[after + 2].end + 1 : tokens[end].start].strip()
+            after = end + 1
+        elif words[0] == "within" and len(words) == 2 and words[1] == "group":
+            end = _closing(tokens, after + 2)
+            within_group = text[tokens[after + 2].end + 1 : tokens[end].start].strip()
+            after = end + 1
+        else:
+            break
+    if name in ("first", "last", "first_value", "last_value", "any_value") and len(arguments) == 2:
+        ignore_nulls = arguments[1].lower() == "true"
+        arguments = arguments[:1]
+    return Call(name, arguments, distinct, where, ignore_nulls, within_group), after
+
+
+def _closing(tokens: list[Token], opening: int) -> int:
+    depth = 0
+    for i in range(opening, len(tokens)):
+        if tokens[i].token_type == TokenType.L_PAREN:
+            depth += 1
+        elif tokens[i].token_type == TokenType.R_PAREN:
+            depth -= 1
+            if depth == 0:
+                return i
+    raise AssertionError("the parser let an open bracket through")
+
+
+def _split(text: str, tokens: list[Token], start: int, close: int) -> tuple[str, ...]:
+    if start >= close:
+        return ()
+    opens = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+    closes = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+    parts, depth, begin = [], 0, tokens[start].start
+    for token in tokens[start:close]:
+        if token.token_type in opens:
+            depth += 1
+        elif token.token_type in closes:
+            depth -= 1
+        elif token.token_type == TokenType.COMMA and depth == 0:
+            parts.append(text[begin : token.start].strip())
+            begin = token.end + 1
+    parts.append(text[begin : tokens[close].start].strip())
+    return tuple(parts)
