@@ -18,8 +18,9 @@ from penstock.sources.base import Source
 from penstock.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.run.query import Run
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.run.query import Run
 
 
 class Job:

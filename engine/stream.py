@@ -16,6 +16,7 @@ from penstock.windows.shapes import Aligned
 
 if TYPE_CHECKING:
     import pandas as pd
+
     from penstock.job import Job
     from penstock.sinks.base import Sink
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
 from penstock.plan.columns import Columns, check_name, check_unique
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import Expression, check, column_of, selected

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
+
 from penstock.sinks.arriving import arrived, arriving, arrow_schema
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, ClassVar
 
 import pyarrow as pa
+
 from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at
 from penstock.sinks import refusals

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from penstock.plan.errors import SinkError
 from penstock.sinks import refusals
 from penstock.sinks.base import Changes, Owner, Rows, Sink, Target, Writer

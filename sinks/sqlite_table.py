@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+
 from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at
 from penstock.sinks import refusals, sqlite_ledger

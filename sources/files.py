@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
+
 from penstock.plan.errors import PlanError, RunError
 from penstock.plan.schemas import schema as read_schema
 from penstock.plan.written import written_at

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
 from penstock.plan.errors import PlanError
 from penstock.plan.schemas import TIMESTAMP
 from penstock.plan.written import written_at

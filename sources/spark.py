@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
 from penstock.plan.errors import PlanError
 from penstock.plan.schemas import schema as read_schema
 from penstock.plan.written import written_at

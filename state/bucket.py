@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+
 from penstock.state.buffer import TimeBuffer
 from penstock.state.keyed import HASH, KeyedTable
 from penstock.state.runs import Run, RunFiles

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.state.runs import Run, sort_values
 from penstock.state.runset import RunSet
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+
 from penstock.sources.base import CLOCK, PARTITION, POSITION
 from penstock.state.bucket import BucketState
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from penstock.plan.errors import PlanError
 
 Hashes = npt.NDArray[np.uint64]

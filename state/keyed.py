@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from penstock.state.hashing import hash_rows
 from penstock.state.newest import newest_rows
 from penstock.state.runs import Run, sort_values

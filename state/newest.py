@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.state.runs import sort_values
 from penstock.state.samekeys import comparable, same_keys
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from penstock.state.edge import BAD, BUCKET, CLOCK, INPUT, KEEP, LATE, TIME, Kernel
 
 

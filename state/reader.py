@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.plan.errors import CheckpointError
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint

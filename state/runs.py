@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 import pyarrow as pa
+
 from penstock.plan.errors import CheckpointError
 from penstock.state.store import Store
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
+
 from penstock.state import tiers
 from penstock.state.runs import Run, RunFiles
 

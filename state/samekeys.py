@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from penstock.state.hashing import canonical_floats, plain
 
 Mask = npt.NDArray[np.bool_]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+
 from penstock.plan.durations import BEGINNING_US
 from penstock.run.clock import Clock, Rules, StepTime
 from penstock.state.bucket import BucketState

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pyarrow.fs as pafs
+
 from penstock.plan.errors import CheckpointError
 
 ASIDE = ".aside-"

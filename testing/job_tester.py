@@ -10,6 +10,9 @@ from datetime import datetime, timedelta, timezone
 from types import TracebackType
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
 from penstock.compile.failures import SPARK_ERRORS, explained
 from penstock.compile.ingest import ingest
 from penstock.compile.layout import Layout
@@ -26,8 +29,6 @@ from penstock.sinks.base import Owner, Target
 from penstock.state.checkpoint import Checkpoint
 from penstock.testing.pushed import as_micros, encoded, pushed_frame
 from penstock.testing.recording import Recordings, RecordingSink, Row, rows_of
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 POINTS = ("before_sink", "during_sink", "after_sink")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -11,13 +11,14 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from penstock.plan.errors import PlanError
-from penstock.plan.input import Input
-from penstock.sources.base import MALFORMED, PARTITION, PLACE, POSITION
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType
+
+from penstock.plan.errors import PlanError
+from penstock.plan.input import Input
+from penstock.sources.base import MALFORMED, PARTITION, PLACE, POSITION
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

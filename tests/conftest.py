@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pyspark.sql import SparkSession
+
 from penstock.job import Job
 from penstock.run.session import session
 from penstock.testing import JobTester
-from pyspark.sql import SparkSession
 
 # a push takes as long as the machine is busy: what is slow is not wrong
 settings.register_profile(

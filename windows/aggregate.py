@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
+
 from penstock.windows.averages import make_average
 from penstock.windows.collected import make_collect, make_collect_distinct
 from penstock.windows.counts import make_count

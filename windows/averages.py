@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+
 from penstock.windows.buffers import whole
 from penstock.windows.counts import Count
 from penstock.windows.decimals import DecimalSum

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sqlglot does not say what it exports
+
 from penstock.plan.columns import Columns
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import names_in, parse, tokenize
 from penstock.plan.written import written_at
 from penstock.windows.aggregate import KERNEL_AGGREGATES
-from sqlglot import exp
-from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sqlglot does not say what it exports
 
 #: Every other aggregate that Spark SQL knows; Spark finishes them over the rows of a closed window.
 # fmt: off

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.windows.buffers import column_of, flags, numbers, validity, whole
 from penstock.windows.ordering import Order
 from penstock.windows.reduction import Bounds, add_ranges

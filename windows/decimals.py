@@ -9,6 +9,7 @@ from decimal import Context, Decimal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from penstock.plan.errors import RunError
 from penstock.windows.buffers import column_of, filled, numbers, relabelled, taking_part, validity, whole
 from penstock.windows.ordering import Order

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.windows.buffers import column_of, flags, taking_part, whole
 from penstock.windows.codes import bounds, codes_within, first_of_each
 from penstock.windows.lists import flat_values, joined, list_column, owners, singletons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.windows.buffers import column_of, filled, validity
 from penstock.windows.ordering import narrow
 

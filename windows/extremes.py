@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.windows.buffers import (
     Numbers,
     column_of,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, Outcome, StepClock

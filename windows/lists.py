@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from penstock.windows.buffers import Flags
 from penstock.windows.codes import bounds, entries
 from penstock.windows.reduction import Bounds, gather

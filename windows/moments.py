@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.windows.buffers import column_of, filled, numbers, taking_part, validity, whole
 from penstock.windows.doubles import doubles, is_number
 from penstock.windows.ordering import Order

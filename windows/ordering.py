@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from penstock.windows.buffers import column_of, numbers, storage
 
 Keys = npt.NDArray[np.int64]

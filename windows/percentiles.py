@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.windows.buffers import Numbers, column_of, flags, numbers, taking_part, whole
 from penstock.windows.codes import bounds
 from penstock.windows.doubles import doubles, is_number

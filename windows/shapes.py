@@ -12,6 +12,7 @@ from math import gcd
 
 import numpy as np
 import numpy.typing as npt
+
 from penstock.plan.durations import Duration, duration, micros, spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at

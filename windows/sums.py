@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from penstock.plan.errors import RunError
 from penstock.windows.buffers import (
     Flags,

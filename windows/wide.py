@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from penstock.windows.ordering import narrow
 from penstock.windows.reduction import Bounds, add_ranges
 

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DoubleType, FloatType
+from sqlglot import exp
+
 from penstock.compile.failures import root_cause
 from penstock.compile.rows import visible
 from penstock.plan.errors import PlanError
@@ -18,12 +25,6 @@ from penstock.windows.aggregate import Aggregate, make
 from penstock.windows.calls import Call
 from penstock.windows.kernel import Measure, WindowKernel
 from penstock.windows.node import WindowAggregate
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DoubleType, FloatType
-from sqlglot import exp
 
 # where a row stands in time, and the types of that
 ORDER = {TIME: pa.int64(), PARTITION: pa.int32(), POSITION: pa.int64()}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from penstock.plan.errors import BadRowError, PenstockError, RunError
-from penstock.plan.node import Node, step_name, walk
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+
+from penstock.plan.errors import BadRowError, PenstockError, RunError
+from penstock.plan.node import Node, step_name, walk
 
 BAD_ROW = "PENSTOCK_BAD_ROW "
 

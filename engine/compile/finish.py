@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
 from penstock.compile.edge import Edge, carried_names
 from penstock.compile.failures import root_cause
 from penstock.plan.errors import PlanError
@@ -11,9 +15,7 @@ from penstock.plan.text import where_written
 from penstock.sources.base import PARTITION, POSITION
 from penstock.state.edge import TIME
 from penstock.windows.calls import Aggregate, Call
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from penstock.windows.node import WindowAggregate
 
 _ORDER = f"struct({TIME}, {PARTITION}, {POSITION})"
 _REVERSED = f"struct(-{TIME}, -{PARTITION}, -{POSITION})"
@@ -29,27 +31,25 @@ def renamed(edge: Edge, results: pa.Table) -> pa.Table | None:
 
 
 def finished(edge: Edge, results: DataFrame) -> DataFrame:
-    """The rows of the window as its readers see them, with their time and their order."""
+    """The rows of the window as its readers see them."""
     node = edge.node
     frame = results.withColumnsRenamed(dict(zip(edge.kernel.keys, node.keys, strict=True)))
     try:
         if edge.kernel.partial:
             made = [F.expr(a.rebuilt(_places(edge, a))).alias(a.name) for a in node.aggregates]
-            rows = frame.select("window_start", "window_end", *_keys(node.keys), *made)
-        else:
-            carried = [c for c in edge.kernel.carried if c.startswith("carried_")]
-            names = carried_names(node, list(edge.reads))
-            frame = frame.withColumnsRenamed(dict(zip(carried, names, strict=True)))
-            texts = [F.expr(a.rebuilt(tuple(map(spark_text, a.calls)))).alias(a.name) for a in node.aggregates]
-            rows = frame.groupBy("window_start", "window_end", *_keys(node.keys)).agg(*texts)
+            return frame.select("window_start", "window_end", *_keys(node.keys), *made)
+        carried = [c for c in edge.kernel.carried if c.startswith("carried_")]
+        names = carried_names(node, list(edge.reads))
+        frame = frame.withColumnsRenamed(dict(zip(carried, names, strict=True)))
+        texts = [F.expr(a.rebuilt(tuple(map(spark_text, a.calls)))).alias(a.name) for a in node.aggregates]
+        return frame.groupBy("window_start", "window_end", *_keys(node.keys)).agg(*texts)
     except (AnalysisException, ParseException) as error:
         raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
-    return timed(edge, rows)
 
 
-def timed(edge: Edge, rows: DataFrame) -> DataFrame:
+def timed(node: WindowAggregate, rows: DataFrame) -> DataFrame:
     """A result's time is the last instant of its window; equal times are ordered by the key, whatever the buckets."""
-    identity = F.xxhash64(F.col("window_start"), *_keys(edge.node.keys))
+    identity = F.xxhash64(F.col("window_start"), *_keys(node.keys))
     return rows.withColumns({TIME: F.unix_micros("window_end") - 1, PARTITION: F.lit(0), POSITION: identity})
 
 

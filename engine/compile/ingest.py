@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
 from penstock.compile.failures import BAD_ROW, root_cause
 from penstock.compile.rows import HIDDEN
 from penstock.plan.durations import micros
@@ -11,9 +15,6 @@ from penstock.plan.input import Input
 from penstock.plan.text import where_written
 from penstock.sources.base import CLOCK, MALFORMED, PLACE
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 
 def ingest(node: Input, number: int, frame: DataFrame, wall: Column) -> DataFrame:

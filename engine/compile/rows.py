@@ -13,6 +13,12 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
 from penstock.compile.failures import root_cause
 from penstock.operators.rows import Drop, Explode, Filter, MapPandas, Rename, Select, Union, WithColumns
 from penstock.plan.errors import PlanError, UnsupportedPlanError
@@ -20,11 +26,6 @@ from penstock.plan.expressions import column_of, quoted
 from penstock.plan.node import Node
 from penstock.plan.text import where_written
 from penstock.state.edge import BUCKET, INPUT, KEEP, POSITION, TIME
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
 
 HIDDEN = "__ps_"
 

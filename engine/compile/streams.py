@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
 from penstock.compile.ingest import flagged, ingest, usable_or_stop
 from penstock.compile.layout import Layout
 from penstock.compile.rows import Frames, compile_node
 from penstock.plan.expressions import quoted
 from penstock.plan.node import Node
 from penstock.state.edge import INPUT
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 TICK = -1
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import sqlglot
-from penstock.plan.columns import Columns, check_name
-from penstock.plan.errors import PlanError
-from penstock.plan.schemas import first_line
-from penstock.plan.written import written_at
 from sqlglot import exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sqlglot does not say what it exports
+
+from penstock.plan.columns import Columns, check_name
+from penstock.plan.errors import PlanError
+from penstock.plan.schemas import first_line
+from penstock.plan.written import written_at
 
 # They run any static Java method: text of a job is code, but not that much code.
 FORBIDDEN = ("reflect", "java_method", "try_reflect")

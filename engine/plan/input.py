@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pyarrow as pa
+
 from penstock.plan.columns import Columns, check_name
 from penstock.plan.durations import Duration, duration, spoken
 from penstock.plan.errors import PlanError

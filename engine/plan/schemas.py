@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import sqlglot
-from penstock.plan.errors import PlanError
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from penstock.plan.errors import PlanError
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 

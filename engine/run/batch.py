@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
 from penstock.compile.layout import Layout
 from penstock.plan.node import Node
 from penstock.run import dead_letters
@@ -20,7 +22,6 @@ from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import Manifest
 from penstock.state.pack import Facts, concat
 from penstock.state.stage import Moment
-from pyspark.sql import DataFrame, SparkSession
 
 #: Called at each point at which a test may crash the batch: the point, and the batch.
 Fault = Callable[[str, int], None]

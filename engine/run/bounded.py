@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
 from penstock.compile.failures import SPARK_ERRORS, explained
 from penstock.compile.ingest import ingest
 from penstock.compile.layout import Layout
@@ -22,9 +26,6 @@ from penstock.run.query import SMALL_BYTES, size_of
 from penstock.run.session import session
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 from penstock.state.checkpoint import Checkpoint
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 
 @dataclass(frozen=True)

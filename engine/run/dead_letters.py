@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+
 from penstock.plan.errors import BadRowError
 from penstock.sources.base import PLACE
 from penstock.state.edge import INPUT, TIME

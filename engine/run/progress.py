@@ -7,10 +7,11 @@ import sys
 from datetime import datetime, timezone
 from typing import Any, Protocol, TextIO
 
-from penstock.run.batch import BatchReport
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+from penstock.run.batch import BatchReport
 
 
 class Progress(Protocol):

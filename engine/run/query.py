@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
 from penstock.compile.failures import explained
 from penstock.compile.layout import Layout
 from penstock.compile.streams import Streams
@@ -24,9 +28,6 @@ from penstock.run.progress import Progress, facts, progress
 from penstock.run.session import session
 from penstock.sinks.base import Owner
 from penstock.state.checkpoint import Checkpoint
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 BUCKETS_PER_CORE = 4
 LEAST_BUCKETS = 8

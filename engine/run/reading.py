@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.compile.finish import timed
 from penstock.compile.ingest import flagged, usable
 from penstock.compile.layout import Layout
 from penstock.compile.rows import Frames, compile_node, visible
@@ -12,8 +16,7 @@ from penstock.plan.input import Input
 from penstock.plan.node import Node
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
 from penstock.state.pack import Facts
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from penstock.windows.node import WindowAggregate
 
 
 class Reading:
@@ -88,9 +91,9 @@ class Reading:
         return None if table is None else table.select([c for c in table.column_names if not c.startswith("__ps_")])
 
     def _made(self, node: Node) -> DataFrame:
-        if node not in self._frames:
-            self._frames[node] = self.spark.createDataFrame(self._tables[node])
-        return self._frames[node]
+        """A step's results as a frame, with their time; what was late has its own, and came from an input once."""
+        frame = self._frames[node] if node in self._frames else self.spark.createDataFrame(self._tables[node])
+        return timed(node, frame) if isinstance(node, WindowAggregate) else frame.drop(INPUT)
 
     def bad(self) -> list[pa.Table]:
         """The bad rows of inputs that no step reads."""

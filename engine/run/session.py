@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
 
-from penstock.plan.errors import JavaNotFoundError
-from penstock.run import java
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from penstock.plan.errors import JavaNotFoundError
+from penstock.run import java
 
 # what each session of ours has; see docs/settings.md for the figures behind them
 SESSION = {
@@ -23,6 +25,8 @@ def session(given: SparkSession | None = None, *, cores: str = "*", ui: bool = T
     """A session to run a job in: of the same application as the one given, its settings left alone."""
     if given is None:
         given = _own(cores, ui)
+    # it prints Spark's complaints with their Java trace before anybody can explain them
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     spark = given.newSession()
     for name, value in SESSION.items():
         spark.conf.set(name, value)
@@ -46,9 +50,9 @@ def _own(cores: str, ui: bool) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of a local run is for other machines
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    logging = Path(__file__).with_name("log4j2.properties").resolve().as_uri()
+    quiet = Path(__file__).with_name("log4j2.properties").resolve().as_uri()
     options: dict[str, bool | float | int | str | None] = {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",

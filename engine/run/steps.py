@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+
 from penstock.compile.edge import Edge, compile_edge, packed_frame
 from penstock.compile.finish import finished, renamed
 from penstock.run.partitions import landing
@@ -32,9 +36,6 @@ from penstock.state.stage import (
     unpack_task,
 )
 from penstock.windows.node import LateRows, WindowAggregate
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 
 ROWS_A_TABLE = 250_000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+
 from penstock.sinks import Changes, Owner, Rows
 
 

@@ -5,6 +5,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 import pytest
+
 from penstock import sinks
 from penstock.plan.errors import PlanError, SinkError
 from penstock.sinks import Changes, Rows, Target

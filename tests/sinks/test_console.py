@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+
 from penstock import sinks
 from penstock.plan.errors import PlanError
 from penstock.sinks import Target

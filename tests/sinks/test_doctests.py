@@ -5,6 +5,7 @@ import importlib
 import pkgutil
 
 import pytest
+
 from penstock import sinks
 
 MODULES = sorted(module.name for module in pkgutil.iter_modules(sinks.__path__, "penstock.sinks."))

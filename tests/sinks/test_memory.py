@@ -4,6 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
+
 from penstock import sinks
 from penstock.plan.errors import FencedError, PlanError, SinkError
 from penstock.sinks import Target

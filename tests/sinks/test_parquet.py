@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+
 from penstock import sinks
 from penstock.plan.errors import FencedError, SinkError
 from penstock.sinks import Changes, Rows, Target

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+
 from penstock import sinks
 from penstock.plan.errors import FencedError, PlanError, SinkError
 from penstock.sinks import Changes, Rows, Target, sqlite_table

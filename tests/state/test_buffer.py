@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from penstock.state.bucket import BucketState
 from penstock.state.buffer import TimeBuffer
 from penstock.state.checkpoint import Checkpoint

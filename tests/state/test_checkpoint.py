@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
+
 from penstock.plan.errors import CheckpointError, CheckpointInUseError, FencedError
 from penstock.state import store as store_module
 from penstock.state.bucket import BucketState

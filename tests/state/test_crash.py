@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from penstock.plan.errors import CheckpointError
 from penstock.state import store as store_module
 from penstock.state.bucket import BucketState

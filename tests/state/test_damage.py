@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+
 from penstock.plan.errors import CheckpointError
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from penstock.plan.errors import PlanError
 from penstock.state.hashing import hash_column, hash_rows
 from penstock.state.samekeys import same_keys

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from penstock.state import hashing, keyed
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint

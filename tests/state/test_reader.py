@@ -6,9 +6,10 @@ import ast
 from pathlib import Path
 
 import duckdb
-import penstock.state
 import pyarrow as pa
 import pytest
+
+import penstock.state
 from penstock.plan.errors import CheckpointError
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint

@@ -6,6 +6,7 @@ import doctest
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from penstock.state import document, reader, runs, samekeys, tiers
 
 

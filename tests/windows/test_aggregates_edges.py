@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from penstock.plan.errors import RunError
 from penstock.windows.aggregate import KERNEL_AGGREGATES, Aggregate, Order, make
 from penstock.windows.reduction import add_ranges, reduce_ranges, tiles

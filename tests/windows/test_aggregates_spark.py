@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from penstock.run import java
-from penstock.windows.aggregate import Aggregate, Order, make
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
+
+from penstock.run import java
+from penstock.windows.aggregate import Aggregate, Order, make
 
 NAN, INF = float("nan"), float("inf")
 UTC = timezone.utc

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from penstock.plan.durations import BEGINNING_US, END_US
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint

@@ -1,0 +1,68 @@
+"""The queries: each as a job of ours and as it is written by hand in PySpark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from penstock.stream import Stream
+from penstock.windows import hopping, tumbling
+
+LATENESS = "10 seconds"
+TIMES = ("window_start", "window_end")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One query over generated rows; ``goal`` is the least ratio against tuned PySpark."""
+
+    name: str
+    keys: int
+    key: str
+    goal: float | None
+    ours: Callable[[Stream], Stream]
+    theirs: Callable[[DataFrame], DataFrame]
+
+
+def windowed(size: str, every: str | None) -> tuple[Callable[[Stream], Stream], Callable[[DataFrame], DataFrame]]:
+    """``count(*)`` and ``max(price)`` per key and window, both ways."""
+
+    def ours(rows: Stream) -> Stream:
+        shape = tumbling(size) if every is None else hopping(size, every)
+        return rows.by("key").window(shape).agg(n="count(*)", highest="max(price)")
+
+    def theirs(rows: DataFrame) -> DataFrame:
+        window = F.window("at", size, every)
+        found = rows.withWatermark("at", LATENESS).groupBy(window, "key")
+        counted = found.agg(F.count("*").alias("n"), F.max("price").alias("highest"))
+        return counted.select(
+            F.col("window.start").alias(TIMES[0]), F.col("window.end").alias(TIMES[1]), "key", "n", "highest"
+        )
+
+    return ours, theirs
+
+
+def ours_stateless(rows: Stream) -> Stream:
+    """A filter and a projection."""
+    return rows.where("price % 10 < 9").select("key", "price * 0.908 as euro", "at")
+
+
+def theirs_stateless(rows: DataFrame) -> DataFrame:
+    """The same by hand."""
+    return rows.where("price % 10 < 9").selectExpr("key", "price * 0.908 as euro", "at")
+
+
+TUMBLING = windowed("10 seconds", None)
+HOPPING = windowed("10 minutes", "10 seconds")
+
+CASES = (
+    Case("tumbling_2k_long", 2_000, "long", 1.5, *TUMBLING),
+    Case("tumbling_2k_string", 2_000, "string", 1.5, *TUMBLING),
+    Case("tumbling_200k_long", 200_000, "long", 3.0, *TUMBLING),
+    Case("tumbling_200k_string", 200_000, "string", 3.0, *TUMBLING),
+    Case("hopping_2k_long", 2_000, "long", 1.5, *HOPPING),
+    Case("stateless", 2_000, "long", 0.97, ours_stateless, theirs_stateless),
+)
