@@ -38,10 +38,11 @@ def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def arrived(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The table as a frame; unlike Spark's own default, a timestamp without a zone stays without one."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    """The table as a frame."""
+    # imported late: a job is built and checked without Spark
+    from penstock.compile.types import frame_of
 
-    return spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
+    return frame_of(spark, table)
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:

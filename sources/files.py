@@ -41,11 +41,12 @@ class Files(Source):
 
     def read(self, spark: SparkSession) -> DataFrame:
         from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.types import StringType
 
+        from penstock.compile.types import spark_schema
+
         self._check_there()
-        struct = from_arrow_schema(self.declared)
+        struct = spark_schema(self.declared)
         reader = spark.readStream
         if self.format == "parquet":
             frame = reader.options(**dict(self.options)).schema(struct).parquet(self.path)

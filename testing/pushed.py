@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType
 
+from penstock.compile.types import frame_of, spark_schema
 from penstock.plan.errors import PlanError
 from penstock.plan.input import Input
 from penstock.sources.base import MALFORMED, PARTITION, PLACE, POSITION
@@ -69,10 +69,10 @@ def pushed_frame(spark: SparkSession, node: Input, lines: list[tuple[int, str]],
         raise PlanError(f"input {node.name!r}: the tester needs its schema; give it as sources.spark(..., schema=...).")
     positions, texts = [p for p, _ in lines], [t for _, t in lines]
     table = pa.table({POSITION: pa.array(positions, pa.int64()), "line": pa.array(texts, pa.string())})
-    frame = spark.createDataFrame(table)
+    frame = frame_of(spark, table)
     if partitions > 1 and lines:
         frame = frame.repartition(partitions, POSITION)
-    struct = from_arrow_schema(schema).add(MALFORMED, StringType())
+    struct = spark_schema(schema).add(MALFORMED, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "allowNonNumericNumbers": "true"}
     read = frame.select(POSITION, "line", F.from_json("line", struct, options).alias("row"))
     columns = [F.col(f"row.`{name}`").alias(name) for name in schema.names]

@@ -16,10 +16,11 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from penstock.compile.failures import root_cause
+from penstock.compile.types import spark_schema
 from penstock.operators.rows import Drop, Explode, Filter, MapPandas, Rename, Select, Union, WithColumns
 from penstock.plan.errors import PlanError, UnsupportedPlanError
 from penstock.plan.expressions import column_of, quoted
@@ -112,7 +113,7 @@ def compile_map_pandas(node: MapPandas, frames: Frames) -> DataFrame:
     frame = compile_node(node.upstream, frames)
     shown = [c for c in frame.columns if not c.startswith(HIDDEN)]
     carried = [StructField(c, frame.schema[c].dataType) for c in frame.columns if c.startswith(HIDDEN)]
-    struct = StructType([*from_arrow_schema(node.schema).fields, *carried])
+    struct = StructType([*spark_schema(node.schema).fields, *carried])
     work = _pandas_task(node.function, shown, node.time, node.schema, to_arrow_schema(struct))
     return frame.mapInArrow(work, struct)
 

@@ -35,10 +35,10 @@ class Expression:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> exp.Expr:
-    parsed = sqlglot.parse_one(text, dialect="spark")
-    if parsed is None:
-        raise SqlglotError("there is nothing in it")
-    return parsed
+    parsed = [tree for tree in sqlglot.parse(text, dialect="spark") if tree is not None]
+    if len(parsed) != 1:
+        raise SqlglotError("it must be one expression")
+    return parsed[0]
 
 
 def parse(text: str, step: str) -> exp.Expr:

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.compile.failures import SPARK_ERRORS, explained
 from penstock.compile.ingest import ingest
 from penstock.compile.layout import Layout
+from penstock.compile.types import spark_schema
 from penstock.job import Job
 from penstock.plan.durations import END_US
 from penstock.plan.errors import PlanError
@@ -107,5 +107,5 @@ def declared(node: Input, frame: DataFrame, spark: SparkSession) -> DataFrame:
         raise PlanError(
             f"input {node.name!r}: the frame has no column {', '.join(missing)}; it has {', '.join(frame.columns)}."
         )
-    struct = from_arrow_schema(schema)
+    struct = spark_schema(schema)
     return frame.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in struct.fields))

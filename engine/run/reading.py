@@ -12,6 +12,7 @@ from penstock.compile.finish import timed
 from penstock.compile.ingest import flagged, usable
 from penstock.compile.layout import Layout
 from penstock.compile.rows import Frames, compile_node, visible
+from penstock.compile.types import frame_of
 from penstock.plan.input import Input
 from penstock.plan.node import Node
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
@@ -92,7 +93,7 @@ class Reading:
 
     def _made(self, node: Node) -> DataFrame:
         """A step's results as a frame, with their time; what was late has its own, and came from an input once."""
-        frame = self._frames[node] if node in self._frames else self.spark.createDataFrame(self._tables[node])
+        frame = self._frames[node] if node in self._frames else frame_of(self.spark, self._tables[node])
         return timed(node, frame) if isinstance(node, WindowAggregate) else frame.drop(INPUT)
 
     def bad(self) -> list[pa.Table]:

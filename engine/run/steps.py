@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.compile.edge import Edge, compile_edge, packed_frame
 from penstock.compile.finish import finished, renamed
+from penstock.compile.types import frame_of, spark_schema
 from penstock.run.partitions import landing
 from penstock.run.reading import Reading
 from penstock.state.checkpoint import Checkpoint
@@ -112,11 +113,14 @@ class Steps:
         node = edge.node
         if main is None:
             if node not in self._nothing:
-                none = self._spark.createDataFrame(edge.results.empty_table())
+                none = frame_of(self._spark, edge.results.empty_table())
                 self._nothing[node] = finished(edge, none).toArrow()
             reading.put(node, self._nothing[node])
             return
-        reading.put(node, renamed(edge, main) or finished(edge, self._spark.createDataFrame(main)).toArrow())
+        named = renamed(edge, main)
+        if named is None:
+            named = finished(edge, frame_of(self._spark, main)).toArrow()
+        reading.put(node, named)
 
     def _late_schema(self, edge: Edge, frame: DataFrame | None, reading: Reading) -> pa.Schema:
         shown = reading.edge(edge.node.upstream) if frame is None else frame
@@ -124,7 +128,7 @@ class Steps:
 
     def _on_cluster(self, edge: Edge, stage: Stage, packed: DataFrame, reading: Reading) -> Done:
         """Pack, shuffle by bucket, run the kernels; the packed results stay where they are."""
-        wire = from_arrow_schema(WIRE)
+        wire = spark_schema(WIRE)
         partitions = min(int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1), self._buckets)
         lands = F.array(*(F.lit(n) for n in landing(partitions)))
         placed = packed.mapInArrow(pack_task(stage), wire).repartition(
@@ -145,9 +149,9 @@ class Steps:
     def _put_frame(self, edge: Edge, reading: Reading, results: DataFrame, ran: Ran) -> None:
         main = _unpacked(results, MAIN, edge.results)
         if ran.main is not None:
-            main = main.unionByName(self._spark.createDataFrame(ran.main))
+            main = main.unionByName(frame_of(self._spark, ran.main))
         reading.put(edge.node, finished(edge, main))
 
 
 def _unpacked(results: DataFrame, kind: int, schema: pa.Schema) -> DataFrame:
-    return results.where(F.col("kind") == kind).mapInArrow(unpack_task(schema), from_arrow_schema(schema))
+    return results.where(F.col("kind") == kind).mapInArrow(unpack_task(schema), spark_schema(schema))

@@ -1,0 +1,227 @@
+"""The command line: ``penstock run``, ``check``, ``explain``, ``graph``, ``dead-letters``, ``demo``.
+
+Nothing here imports Spark before a job runs: looking at a job takes no longer than importing it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+import traceback
+from collections import Counter
+from contextlib import closing
+from functools import singledispatch
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
+
+import penstock
+from penstock import jobfile
+from penstock.job import Job
+from penstock.plan.errors import PenstockError, PlanError, RunError
+from penstock.sinks.base import Sink
+from penstock.sinks.local_path import local_path
+from penstock.sinks.parquet_files import ParquetFiles
+from penstock.sinks.sqlite_table import SqliteTable, quoted
+
+
+class Commands(TyperGroup):
+    """All commands; an error of ours ends any of them with one message and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:  # typer does not export its context's class
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            report(error, trace=ctx.params["trace"])
+            raise typer.Exit(1) from None
+
+
+def report(error: PenstockError, *, trace: bool) -> None:
+    """Say what went wrong, on stderr; Python's and Java's traces only when somebody asks for them."""
+    if trace:
+        sys.stderr.write("".join(traceback.format_exception(error)))
+        if isinstance(error, RunError) and error.java:
+            sys.stderr.write(f"\nJava's own trace:\n{error.java}\n")
+    # not wrapped: a message that is cut at a column cannot be searched for or copied
+    Console(stderr=True).print(Text(f"error: {error}", "red"), soft_wrap=True)
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+File = Annotated[str, typer.Argument(metavar="FILE", help="The job's file, or file.py:name when it holds several.")]
+CheckpointFolder = Annotated[
+    str | None, typer.Option("--checkpoint", metavar="DIR", help="The checkpoint; checkpoints/<job> when left out.")
+]
+
+
+def say_version(asked: bool) -> None:
+    """Print the version and end."""
+    if asked:
+        typer.echo(f"penstock {penstock.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    trace: Annotated[bool, typer.Option("--trace", help="Show Python's and Java's traces of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Stream processing for Python teams, on Spark."""
+
+
+@app.command()
+def run(
+    file: File,
+    once: Annotated[bool, typer.Option("--once", help="Take all that is there now, then stop.")] = False,
+    checkpoint: CheckpointFolder = None,
+) -> None:
+    """Run a job until it is stopped: Ctrl-C and SIGTERM end it after the batch at hand."""
+    jobfile.load(file).run(checkpoint=checkpoint, once=once)
+
+
+@app.command()
+def check(file: File, checkpoint: CheckpointFolder = None) -> None:
+    """Build a job and say what it is; where it has a checkpoint, whether its state can be kept."""
+    job = jobfile.load(file)
+    if not job.outputs:
+        raise PlanError(f"the job {job.name!r} has no output; add one with .to(...).")
+    typer.echo(summary(job))
+    typer.echo(held_against(job, checkpoint or os.path.join("checkpoints", job.name)))
+
+
+def summary(job: Job) -> str:
+    """What a job reads, keeps and writes, a line each."""
+    from penstock.compile.layout import Layout
+
+    lines = [f"job '{job.name}'"]
+    lines += [f"  reads   {node.describe()}" for node in job.inputs]
+    lines += [f"  keeps   {step.describe()}" for step in Layout(job).stages]
+    lines += [f"  writes  output '{o.name}' to {o.drawn().target}" for o in job.outputs]
+    dead = job.dead_letter_sink
+    lines.append(f"  writes  dead letters to {dead.describe()}" if dead else "  a bad row stops it: no dead letters")
+    return "\n".join(lines)
+
+
+def held_against(job: Job, folder: str) -> str:
+    """What a job finds in its checkpoint; an error when it cannot go on from there."""
+    from penstock.compile.layout import Layout
+    from penstock.run.fit import fit
+    from penstock.state.checkpoint import Checkpoint
+
+    if not os.path.exists(folder):
+        return f"checkpoint {folder}: none yet, the first run makes it"
+    checkpoint = Checkpoint.open(folder, create=False)
+    buckets = fit(Layout(job), checkpoint, buckets=0, write=False)
+    checkpoint.verify()
+    batches = checkpoint.batches()
+    if not batches:
+        return f"checkpoint {folder}: empty, no batch is done yet"
+    return f"checkpoint {folder}: fits, the state in its {buckets} buckets after batch {batches[-1]} can be kept"
+
+
+@app.command()
+def explain(file: File) -> None:
+    """Show a job's plan: each step with the state that it keeps, what bounds it, and its lag."""
+    typer.echo(jobfile.load(file).explain(), nl=False)
+
+
+@app.command()
+def graph(file: File) -> None:
+    """Show a job's plan as a Mermaid flow chart."""
+    typer.echo(jobfile.load(file).graph(), nl=False)
+
+
+@app.command("dead-letters")
+def dead_letters(
+    file: File,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many of the newest.")] = 20,
+) -> None:
+    """Show the rows that a job could not use: a table on a terminal, a line of JSON each elsewhere."""
+    job = jobfile.load(file)
+    sink = job.dead_letter_sink
+    if sink is None:
+        raise PlanError(
+            f"the job {job.name!r} keeps no dead letters: a bad row stops it. Send them somewhere with "
+            "job.dead_letters(...)."
+        )
+    letters = sorted(kept_letters(sink), key=lambda letter: int(letter["batch"]))
+    console = Console()
+    if not console.is_terminal:
+        for letter in letters[-limit:]:
+            typer.echo(json.dumps(letter))
+        return
+    counts = Counter(letter["reason"] for letter in letters)
+    told = ", ".join(f"{n:,} {reason}" for reason, n in counts.most_common())
+    console.print(f"{len(letters):,} dead letters in {sink.describe()}{': ' + told if told else ''}", highlight=False)
+    if letters:
+        console.print(letter_table(letters[-limit:]))
+
+
+def letter_table(letters: list[dict[str, Any]]) -> Table:
+    """Dead letters for a terminal, the place without its folders."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("batch", "reason", "from", "place", "row"):
+        table.add_column(column, overflow="fold")
+    for letter in letters:
+        source = letter["step"] or letter["input"]
+        cells = (letter["batch"], letter["reason"], source, os.path.basename(letter["place"] or ""), letter["row"])
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
+    return table
+
+
+@singledispatch
+def kept_letters(sink: Sink) -> list[dict[str, Any]]:
+    """The dead letters in a sink, read from outside the run; empty before the first."""
+    raise PenstockError(
+        f"the dead letters go to {sink.describe()}, which cannot be read from here. "
+        "Send them to sinks.sqlite(...) or sinks.parquet(...)."
+    )
+
+
+@kept_letters.register
+def kept_in_sqlite(sink: SqliteTable) -> list[dict[str, Any]]:
+    """From a table, which the first batch makes."""
+    database = local_path(sink.path)
+    if not database.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            known = connection.execute("select 1 from sqlite_master where name = ?", (sink.table,)).fetchone()
+            rows = connection.execute(f"select * from {quoted(sink.table)}") if known else ()
+            return [dict(row) for row in rows]
+    except sqlite3.Error as error:
+        raise PenstockError(f"cannot read {sink.describe()}: {error}.") from error
+
+
+@kept_letters.register
+def kept_in_parquet(sink: ParquetFiles) -> list[dict[str, Any]]:
+    """From a folder of files, the batches that have appeared."""
+    import pyarrow.parquet as pq
+
+    files = sorted(local_path(sink.path).glob("[!_.]*.parquet"))
+    return [letter for file in files for letter in pq.read_table(file).to_pylist()]
+
+
+@app.command()
+def demo(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Which demo; there is page_views.")] = "page_views",
+) -> None:
+    """Play an hour of a web shop's page views through a real stream, and look at the result."""
+    from penstock.demo import play
+
+    play(name, Path(".penstock/demo"))
+
+
+def main() -> None:
+    """The program ``penstock``."""
+    app()
