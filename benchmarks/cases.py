@@ -22,7 +22,7 @@ class Case:
     name: str
     keys: int
     key: str
-    goal: float | None
+    goal: float
     ours: Callable[[Stream], Stream]
     theirs: Callable[[DataFrame], DataFrame]
 

@@ -23,6 +23,7 @@ class Side(ABC):
     """One way to run a query over the files of a folder, a file a batch."""
 
     name: str
+    pause: float = 0.5  # after this long without a commit a query is idle again
 
     def run(self, source: Path, key: str, checkpoint: Path, output: Path | None) -> None:
         """All that is there, then stop; into parquet files, or into nothing."""
@@ -35,6 +36,10 @@ class Side(ABC):
     @abstractmethod
     def finish(self, running: Run | StreamingQuery) -> None:
         """Wait until it ends by itself."""
+
+    @abstractmethod
+    def is_active(self, running: Run | StreamingQuery) -> bool:
+        """False once it has ended or failed."""
 
     @abstractmethod
     def committed(self, checkpoint: Path, batch: int) -> Path:
@@ -60,12 +65,17 @@ class Ours(Side):
     def finish(self, running: Run) -> None:
         running.wait()
 
+    def is_active(self, running: Run) -> bool:
+        return bool(running.status()["running"])
+
     def committed(self, checkpoint: Path, batch: int) -> Path:
         return checkpoint / "manifest" / f"{batch}.json"
 
 
 class ByHand(Side):
     """Spark's own streaming operators."""
+
+    pause = 1.5  # its windows close in a batch of their own, without rows
 
     def __init__(self, name: str, spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> None:
         self.name = name
@@ -80,6 +90,9 @@ class ByHand(Side):
 
     def finish(self, running: StreamingQuery) -> None:
         running.awaitTermination()
+
+    def is_active(self, running: StreamingQuery) -> bool:
+        return bool(running.isActive)
 
     def committed(self, checkpoint: Path, batch: int) -> Path:
         return checkpoint / "commits" / str(batch)

@@ -30,15 +30,16 @@ def load(place: str) -> Job:
             there = f"there is {', '.join(jobs)}" if jobs else "it holds no job at its top level"
             raise JobFileError(f"{shown} has no job {name!r}; {there}.")
         return jobs[name]
-    distinct = {id(job): n for n, job in reversed(jobs.items())}
-    if not distinct:
+    # one job under two names is one job
+    first_names = {id(job): n for n, job in reversed(jobs.items())}
+    names = [n for n in jobs if n in first_names.values()]
+    if not names:
         raise JobFileError(f"{shown} holds no job at its top level. Write one there: job = Job('my_job').")
-    if len(distinct) > 1:
-        names = list(reversed(distinct.values()))
+    if len(names) > 1:
         raise JobFileError(
             f"{shown} holds {len(names)} jobs: {', '.join(names)}. Name the one you mean: {shown}:{names[0]}."
         )
-    return next(iter(jobs.values()))
+    return jobs[names[0]]
 
 
 def split(place: str) -> tuple[Path, str | None]:

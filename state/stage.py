@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.plan.durations import BEGINNING_US
@@ -140,8 +141,9 @@ def pack_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
             packed = pack(rows, stage.kernel, stage.previous_us)
             facts += packed.facts
             yield from _sent(packed)
-        said = json.dumps(facts.to_json()).encode()
-        yield _wire([(FACTS, bucket, said) for bucket in range(stage.buckets)])
+        said = pa.py_buffer(json.dumps(facts.to_json()).encode())
+        for bucket in range(stage.buckets):
+            yield _wire(FACTS, bucket, said)
 
     return work
 
@@ -161,13 +163,13 @@ def bucket_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
                 elif kind == ROWS:
                     rows.setdefault(bucket, []).append(from_bytes(value.as_buffer()))
                 else:
-                    yield _wire([(kind, bucket, value.as_buffer())])
+                    yield _wire(kind, bucket, value.as_buffer())
         for bucket, told in sorted(facts.items()):
             outcome, report = stage.run(bucket, rows.pop(bucket, []), told)
             if outcome.main is not None and outcome.main.num_rows:
-                yield _wire([(MAIN, bucket, to_bytes(outcome.main))])
+                yield _wire(MAIN, bucket, to_bytes(outcome.main))
             said = {"report": report.to_json(), "facts": told.to_json()}
-            yield _wire([(REPORT, bucket, json.dumps(said).encode())])
+            yield _wire(REPORT, bucket, pa.py_buffer(json.dumps(said).encode()))
 
     return work
 
@@ -196,12 +198,12 @@ def collected(rows: Iterable[tuple[int, bytes]]) -> Ran:
     return Ran(facts, tuple(reports), None, None, concat(bad))
 
 
-def to_bytes(table: pa.Table) -> bytes:
+def to_bytes(table: pa.Table) -> pa.Buffer:
     """A table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    return sink.getvalue()  # type: ignore[no-any-return]
+    return sink.getvalue()
 
 
 def from_bytes(data: Any) -> pa.Table:
@@ -225,14 +227,17 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _sent(packed: Packed) -> Iterator[pa.RecordBatch]:
     for bucket, rows in packed.buckets.items():
-        yield _wire([(ROWS, bucket, to_bytes(rows))])
+        yield _wire(ROWS, bucket, to_bytes(rows))
     if packed.late is not None:
-        yield _wire([(LATE_ROWS, 0, to_bytes(packed.late))])
+        yield _wire(LATE_ROWS, 0, to_bytes(packed.late))
     if packed.bad is not None:
-        yield _wire([(BAD_ROWS, 0, to_bytes(packed.bad))])
+        yield _wire(BAD_ROWS, 0, to_bytes(packed.bad))
 
 
-def _wire(rows: list[tuple[int, int, Any]]) -> pa.RecordBatch:
-    kinds, buckets, data = zip(*rows, strict=True)
-    columns = [pa.array(kinds, pa.int32()), pa.array(buckets, pa.int32()), pa.array(data, pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=WIRE)
+def _wire(kind: int, bucket: int, data: pa.Buffer) -> pa.RecordBatch:
+    """One row of the wire, around the bytes as they are: they may be many."""
+    offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
+    value = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([kind], pa.int32()), pa.array([bucket], pa.int32()), value], schema=WIRE
+    )

@@ -21,10 +21,10 @@ WRONG_CLOCK = datetime(2099, 12, 31, 23, 58, tzinfo=timezone.utc)
 
 # path: how often, and how long the page takes to load
 PATHS = {
-    "/": (30, 180),
-    "/p/lamp": (18, 260),
-    "/p/chair": (14, 270),
-    "/p/desk": (9, 290),
+    "/": (22, 180),
+    "/p/lamp": (20, 260),
+    "/p/chair": (17, 270),
+    "/p/desk": (12, 290),
     "/search": (12, 420),
     "/cart": (9, 230),
     "/checkout": (5, 610),
@@ -119,8 +119,3 @@ def by_minute_received(found: Iterable[Arrival]) -> list[list[Arrival]]:
 def received_per_minute(found: Iterable[Arrival]) -> Mapping[datetime, int]:
     """What a count by processing time would show: lines by the minute in which they arrived."""
     return Counter(START + (a.received - START) // MINUTE * MINUTE for a in found if a.received < END)
-
-
-def newest_event(found: Iterable[Arrival]) -> datetime:
-    """The newest event time that a job believes."""
-    return max(a.at for a in found if a.at is not None and a.at < WRONG_CLOCK)

@@ -63,8 +63,8 @@ class Picture:
         yield text(LEFT - 40, 42, "The same page views, counted two ways", size=24, weight=700)
         down, up = f"{self.down:%H:%M}", f"{self.up:%H:%M}"
         yield text(
-            LEFT - 40, 68, f"Views per minute of a small web shop. From {down} to {up} the phone network was down, "
-            "and delivered afterwards.", size=15, fill=SOFT,
+            LEFT - 40, 68, f"Views per minute of a small web shop. The phone network was down from {down} to {up}; "
+            "phones sent those views later.", size=15, fill=SOFT,
         )  # fmt: skip
         for left, colour, label in (
             (LEFT - 40, EVENT, "by event time: when the page was viewed"),
@@ -122,7 +122,7 @@ class Picture:
             (point for point in self.by_arrival if self.down <= point[0] < self.up), key=lambda point: point[1]
         )
         x, y = self.x(dip + MINUTE / 2), self.y(least)
-        middle, under = self.x(self.down + (self.up - self.down) / 2), TOP + 130
+        middle, under = self.x(self.down + (self.up - self.down) / 2), TOP + 146
         yield f'<line x1="{x:.1f}" y1="{under + 12}" x2="{x:.1f}" y2="{y - 8:.1f}" stroke="{ARRIVAL}"/>'
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{ARRIVAL}"/>'
         yield text(middle, under - 36, "A dip that", size=14, weight=700, fill=ARRIVAL, anchor="middle")

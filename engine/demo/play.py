@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from penstock.demo import events, results
 from penstock.demo.events import Arrival
 from penstock.demo.screen import Screen
 from penstock.jobs.page_views import page_views
-from penstock.plan.errors import PlanError
+from penstock.plan.errors import PlanError, RunError
 from penstock.run.query import Run, start
-from rich.console import Console
 
 NAMES = ("page_views",)
 SECONDS = 30.0
@@ -34,13 +35,16 @@ def play(name: str, root: Path) -> None:
     arrived = events.arrivals()
     minutes = events.by_minute_received(arrived)
     console.print(
-        f"A web shop's Friday evening: {len(arrived):,} page views from {events.START:%H:%M} on, "
-        f"a minute of them every {SECONDS / len(minutes):.1f} seconds.\n"
-        f"From {events.DOWN:%H:%M} to {events.UP:%H:%M} the phone network is down. Spark is starting ...\n",
+        f"A web shop's Friday evening from {events.START:%H:%M} on: {len(arrived):,} page views,\n"
+        f"a minute of them every {SECONDS / len(minutes):.1f} seconds. "
+        f"From {events.DOWN:%H:%M} to {events.UP:%H:%M} the phone network is down.\n"
+        "Spark is starting ...\n",
         highlight=False,
+        soft_wrap=True,
     )
     screen = Screen(console, root / "results.db", events.START, events.END)
     run = start(page_views(str(inbox), str(root)), checkpoint=str(root / "checkpoint"), told=screen)
+    screen.open()
     try:
         deliver(minutes, aside, inbox, run, screen)
     finally:
@@ -56,7 +60,7 @@ def deliver(minutes: Sequence[list[Arrival]], aside: Path, inbox: Path, run: Run
         due = began + number * SECONDS / len(minutes)
         enough = sum(counts[: max(number - LEAD, 0)])
         while time.monotonic() < due or screen.rows < enough:
-            run.wait(timeout=0.05)  # raises when the job has failed
+            pause(run)
         received = events.START + number * events.MINUTE
         screen.received = f"{received + events.MINUTE:%H:%M}"
         file = aside / f"{received:%H-%M}.json"
@@ -64,4 +68,12 @@ def deliver(minutes: Sequence[list[Arrival]], aside: Path, inbox: Path, run: Run
         # written aside, then moved: the file source must never see half a file
         os.replace(file, inbox / file.name)
     while screen.rows < sum(counts):
-        run.wait(timeout=0.05)
+        pause(run)
+
+
+def pause(run: Run) -> None:
+    """Wait a little; a job that has failed says so here."""
+    time.sleep(0.05)
+    if not run.status()["running"]:
+        run.wait()
+        raise RunError("somebody has stopped the demo's job.")

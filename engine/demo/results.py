@@ -9,15 +9,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from penstock.demo import events
 from penstock.demo.events import Arrival
 from penstock.demo.picture import Picture
 from penstock.demo.screen import moment, rows_of
 from penstock.jobs import page_views
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 TOP = 10
 
@@ -25,7 +26,10 @@ TOP = 10
 def show(console: Console, root: Path, arrived: Sequence[Arrival]) -> None:
     """Print the results and say where they are."""
     database = root / "results.db"
-    console.print(busiest(database), late(database), dead(database))
+    for title, table in (busiest(database), late(database), dead(database)):
+        console.print()
+        console.print(title, style="bold", highlight=False)
+        console.print(table)
     picture = root / "views.svg"
     picture.write_text(draw(views_by_minute(database), arrived), encoding="utf-8")
     source = os.path.relpath(Path(page_views.__file__).resolve())
@@ -38,44 +42,47 @@ def show(console: Console, root: Path, arrived: Sequence[Arrival]) -> None:
         console.print(Text.assemble((f"{name:<8}", "dim"), place), soft_wrap=True)
 
 
-def busiest(database: Path) -> Table:
+def busiest(database: Path) -> tuple[str, Table]:
     """The top of the windows by path."""
     query = (
         "select window_start, path, views, visitors, p95_load_ms from views_by_path "
         f"order by views desc, window_start, path limit {TOP}"
     )
     ((total,),) = rows_of(database, "select count(*) from views_by_path")
-    table = table_of(f"Page views per 5 minutes and path: the busiest {TOP} of {total}")
+    title = f"Page views per 5 minutes and path: the busiest {TOP} of {total}"
+    table = Table(box=box.SIMPLE_HEAD)
     for column in ("window", "path"):
         table.add_column(column)
     for column in ("views", "visitors", "p95 load"):
         table.add_column(column, justify="right")
     for start, path, views, visitors, p95 in rows_of(database, query):
         table.add_row(f"{moment(start):%H:%M}", path, f"{views:,}", f"{visitors:,}", f"{p95:,.0f} ms")
-    return table
+    return title, table
 
 
-def late(database: Path) -> Table:
+def late(database: Path) -> tuple[str, Table]:
     """The rows that came when their window had closed."""
     rows = rows_of(database, "select at, received, path, visitor from late_views order by received")
-    table = table_of(f"Too late for their window: {len(rows)} views, kept in late_views")
+    title = f"Too late for their window: {len(rows)} views, kept in late_views"
+    table = Table(box=box.SIMPLE_HEAD)
     for column in ("viewed", "received", "behind", "path", "visitor"):
         table.add_column(column)
     for at, received, path, visitor in rows:
         behind = (moment(received) - moment(at)) // events.MINUTE
         table.add_row(f"{moment(at):%H:%M:%S}", f"{moment(received):%H:%M:%S}", f"{behind} min", path, visitor)
-    return table
+    return title, table
 
 
-def dead(database: Path) -> Table:
+def dead(database: Path) -> tuple[str, Table]:
     """The rows that could not be used."""
     rows = rows_of(database, "select reason, place, row from dead_letters order by place, row")
-    table = table_of(f"Not usable: {len(rows)} dead letters")
+    title = f"Not usable: {len(rows)} dead letters"
+    table = Table(box=box.SIMPLE_HEAD)
     for column in ("reason", "file", "row"):
         table.add_column(column, overflow="fold")
     for reason, place, row in rows:
         table.add_row(reason, os.path.basename(place), Text(shortened(row)))
-    return table
+    return title, table
 
 
 def shortened(row: str) -> str:
@@ -85,11 +92,6 @@ def shortened(row: str) -> str:
     except ValueError:
         return row
     return f"visitor {values['visitor']}, at {values['at']}"
-
-
-def table_of(title: str) -> Table:
-    """An empty table."""
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
 def views_by_minute(database: Path) -> Mapping[datetime, int]:

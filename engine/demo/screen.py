@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
-from penstock.run.batch import BatchReport
-from penstock.run.progress import facts
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from penstock.run.batch import BatchReport
+
 WINDOW = timedelta(minutes=5)
+STEP = "window_by_path"
 BAR = 44
 FULL = 700  # views in a window whose bar is as long as it gets
 
@@ -32,8 +34,11 @@ class Screen:
         self._closed: Mapping[datetime, int] = {}
         self.received = ""
         self.report: BatchReport | None = None
-        self._live = Live(self._chart(), console=console, refresh_per_second=8, transient=False)
-        if console.is_terminal:
+        self._live = Live(self._chart(), console=console, refresh_per_second=8)
+
+    def open(self) -> None:
+        """Begin to draw; not before Spark has started, which has things of its own to say on the terminal."""
+        if self._console.is_terminal:
             self._live.start()
 
     @property
@@ -57,14 +62,13 @@ class Screen:
         self._live.stop()
 
     def _line(self, report: BatchReport) -> Text:
-        said = facts("page_views", report)
         told = (
-            ("batch", f"{said['batch']:>3}"),
+            ("batch", f"{report.batch:>3}"),
             ("received until", self.received or "-"),
-            ("event time", clock(report.watermark_us)),
+            ("final until", clock(report.watermark_us)),
             ("rows", f"{self.rows:>5,}"),
-            ("late", str(said["late"])),
-            ("dead letters", str(said["dead_letters"])),
+            ("late", str(report.counters.late[STEP])),
+            ("dead letters", str(report.counters.dead.total())),
             ("windows closed", str(sum(1 for w in self._windows if w in self._closed))),
         )
         return Text("   ").join(Text.assemble((f"{name} ", "dim"), (value, "bold")) for name, value in told)
@@ -99,7 +103,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def rows_of(database: Path, query: str) -> list[tuple[str, int]]:
+def rows_of(database: Path, query: str) -> list[tuple[Any, ...]]:
     """The rows of a query, read from outside the job."""
     with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         return connection.execute(query).fetchall()

@@ -1,0 +1,68 @@
+"""A query that waits for files: the time from a file's appearance to the commit of its batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.data import move_in
+from benchmarks.sides import Side
+
+GIVE_UP_SECONDS = 300.0
+
+
+class Live:
+    """A running query and the folder that it reads."""
+
+    def __init__(self, side: Side, source: Path, checkpoint: Path, failed: Callable[[], bool]) -> None:
+        self._side = side
+        self._source = source
+        self._checkpoint = checkpoint
+        self._failed = failed
+        self._files = 0
+
+    def push(self, table: pa.Table) -> float:
+        """Move a file in and wait for its commit; the seconds between the two."""
+        batch = self._newest() + 1
+        aside = move_in(table, self._source.parent, f"{self._source.name}-{self._files}.parquet")
+        began = time.monotonic()
+        aside.rename(self._source / f"{self._files}.parquet")
+        self._files += 1
+        done = self._side.committed(self._checkpoint, batch)
+        while not done.exists():
+            if self._failed() or time.monotonic() - began > GIVE_UP_SECONDS:
+                raise RuntimeError(f"{self._side.name}: batch {batch} was not committed")
+            time.sleep(0.001)
+        took = time.monotonic() - began
+        self._settle(batch)
+        return took
+
+    def _newest(self) -> int:
+        batch = -1
+        while self._side.committed(self._checkpoint, batch + 1).exists():
+            batch += 1
+        return batch
+
+    def _settle(self, batch: int) -> None:
+        """Let a batch without rows pass, with which Spark's own windows close: it is not the next file's."""
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < self._side.pause:
+            if self._newest() > batch:
+                batch, quiet_since = self._newest(), time.monotonic()
+            time.sleep(0.01)
+
+
+@contextmanager
+def live(side: Side, folder: Path) -> Iterator[Live]:
+    """Start a query on an empty folder; it is stopped at the end."""
+    source, checkpoint = folder / "arriving", folder / "checkpoint"
+    source.mkdir(parents=True)
+    running = side.start(source, "long", checkpoint, None, once=False)
+    try:
+        yield Live(side, source, checkpoint, lambda: not side.is_active(running))
+    finally:
+        running.stop()
