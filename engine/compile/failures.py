@@ -15,20 +15,22 @@ BAD_ROW = "PENSTOCK_BAD_ROW "
 
 
 def root_cause(error: BaseException) -> str:
-    """The innermost cause that Spark names, without its class names, ids and query plans."""
+    """The cause in one line, without class names, ids and query plans.
+
+    Of a chain of causes it is the innermost that is one of Spark's named conditions (``[DIVIDE_BY_ZERO] ...``):
+    they are written for people, what lies below them is not. Else it is the innermost of all.
+    """
     text = str(error)
-    if isinstance(error, Py4JJavaError):
-        text = str(error.java_exception.getMessage())
     python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception)): (.*)$", text, re.MULTILINE)
     if "Traceback (most recent call last)" in text and python:
         return ": ".join(python[-1]).strip()
-    causes = re.findall(r"Caused by: [\w.$]+: (.+)", text)
-    line = causes[-1] if causes else text
-    for piece in line.split("\n"):
-        piece = re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", piece.strip())
-        piece = re.sub(r"\s*SQLSTATE: \w+.*$", "", piece)
-        if piece and not piece.startswith(("==", "at ")):
-            return piece
+    causes = re.findall(r"^(?:Caused by: |: )?(?:[\w.$]+(?:Exception|Error): )+(.+)$", text, re.MULTILINE)
+    causes = [c for c in causes if c.strip() and not c.startswith("Exception thrown in")]
+    named = [c for c in causes if c.startswith("[")]
+    for line in (named or causes)[-1:] or text.split("\n"):
+        line = re.sub(r"\s*SQLSTATE: \w+.*$", "", line.strip())
+        if line:
+            return line
     return type(error).__name__
 
 

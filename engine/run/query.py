@@ -151,11 +151,12 @@ class Run:
                 self._query.stop()
         self._close()
 
-    def wait(self, timeout: int | None = None) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
         """Wait until the run ends; True when it has. A failure is raised here, as one of ours."""
         assert self._query is not None
         try:
-            ended = self._query.awaitTermination() if timeout is None else self._query.awaitTermination(timeout)
+            # Spark says whole seconds, and takes any number of them
+            ended = self._query.awaitTermination(timeout)  # type: ignore[arg-type]
         except StreamingQueryException as error:
             self._close()
             if self._stopping and self._failure is None:
@@ -167,8 +168,6 @@ class Run:
         return False
 
     def _close(self) -> None:
-        if self._told is not None:
-            self._told.close()
         self._outlets.close()
         self._lock.release()
 
@@ -213,12 +212,18 @@ def run(
     trigger: Duration | None = None,
 ) -> None:
     """Run a job until it is stopped."""
-    with _signals() as asked:
-        running = start(job, spark, checkpoint=checkpoint, once=once, trigger=trigger, told=progress(job.name))
-        while not running.wait(timeout=1):
-            if asked.is_set():
-                running.stop()
-                return
+    # Spark first: when it starts it takes Ctrl-C for itself, and would tear a batch apart
+    spark = session(spark)
+    told = progress(job.name)
+    try:
+        with _signals() as asked:
+            running = start(job, spark, checkpoint=checkpoint, once=once, trigger=trigger, told=told)
+            while not running.wait(timeout=0.5):
+                if asked.is_set():
+                    running.stop()
+                    return
+    finally:
+        told.close()
 
 
 @contextmanager

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -25,8 +29,9 @@ def session(given: SparkSession | None = None, *, cores: str = "*", ui: bool = T
     """A session to run a job in: of the same application as the one given, its settings left alone."""
     if given is None:
         given = _own(cores, ui)
-    # it prints Spark's complaints with their Java trace before anybody can explain them
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("DataFrameQueryContextLogger", "py4j.clientserver"):
+        # they print Spark's complaints with their Java trace before anybody can explain them
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     spark = given.newSession()
     for name, value in SESSION.items():
         spark.conf.set(name, value)
@@ -59,4 +64,21 @@ def _own(cores: str, ui: bool) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.warehouse.dir": str(Path(os.environ.get("TMPDIR", "/tmp")) / f"penstock-warehouse-{os.getuid()}"),
     }
-    return builder.master(f"local[{cores}]").appName("penstock").config(map=options).getOrCreate()
+    with _left_alone():
+        return builder.master(f"local[{cores}]").appName("penstock").config(map=options).getOrCreate()
+
+
+@contextmanager
+def _left_alone() -> Iterator[None]:
+    """Start Java so that it ignores SIGTERM: a signal to the whole group must not end it before the batch at hand.
+
+    It ends with this process all the same, when its standard input closes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,187 @@
+"""A job as a real query over real files, in this process: sources, starting and stopping, and what errors say."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import BadRowError, CheckpointError, Job, PlanError, RunError, sinks, sources
+from penstock.windows import tumbling
+
+SCHEMA = "key string, value long, at timestamp"
+AT = [datetime(2026, 1, 1, 10, m, tzinfo=timezone.utc) for m in (1, 2, 59)]
+
+
+def lines(path, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r, default=str) for r in rows) + "\n")
+
+
+def once(job, spark, tmp_path):
+    job.start(spark, checkpoint=str(tmp_path / "checkpoint"), once=True).wait()
+
+
+def ten_minutes(job, source, sink, **options):
+    stream = job.stream("events", source, time="at", lateness="0 seconds")
+    stream.by("key").window(tumbling("10 minutes"), **options).agg(n="count(*)", total="sum(value)").to(sink)
+
+
+def test_json_csv_and_parquet_files_give_the_same(spark, tmp_path):
+    rows = [{"key": "a", "value": i, "at": t} for i, t in enumerate(AT)]
+    lines(tmp_path / "json" / "1.json", *rows)
+    lines(tmp_path / "csv" / "1.csv", "key,value,at", *(f"{r['key']},{r['value']},{r['at'].isoformat()}" for r in rows))
+    (tmp_path / "parquet").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "parquet" / "1.parquet")
+    found = {}
+    for kind in ("json", "csv", "parquet"):
+        options = {"header": True} if kind == "csv" else {}
+        sink = sinks.memory(f"files_{kind}")
+        job = Job("files")
+        ten_minutes(job, sources.files(str(tmp_path / kind), kind, SCHEMA, **options), sink)
+        once(job, spark, tmp_path / kind / "_run")
+        found[kind] = sink.rows()
+    assert [(r["key"], r["n"], r["total"]) for r in found["json"]] == [("a", 2, 1)]
+    assert found["json"] == found["csv"] == found["parquet"]
+
+
+def test_broken_lines_wrong_types_and_missing_columns_are_dead_letters_with_their_place(spark, tmp_path):
+    schema = "key string not null, value long, at timestamp"
+    good = {"key": "a", "value": 1, "at": "2026-01-01 10:00:00"}
+    lines(tmp_path / "in" / "1.json", good, "{broken", {**good, "value": "many"}, {"value": 3, "at": good["at"]}, "")
+    job = Job("broken")
+    stream = job.stream("events", sources.files(str(tmp_path / "in"), "json", schema), time="at", lateness="0 seconds")
+    job.dead_letters(sinks.memory("broken_dead"))
+    stream.to(sinks.memory("broken_good"))
+    once(job, spark, tmp_path)
+    assert [r["value"] for r in sinks.memory("broken_good").rows()] == [1]
+    dead = sinks.memory("broken_dead").rows()
+    assert [d["reason"] for d in dead] == ["malformed"] * 3
+    assert all(d["place"].endswith("/in/1.json") and d["input"] == "events" for d in dead)
+    assert dead[0]["row"] == "{broken"
+    assert '"many"' in dead[1]["row"]
+
+
+def test_without_dead_letters_a_job_without_state_stops_too_and_names_the_row(spark, tmp_path):
+    lines(tmp_path / "in" / "1.json", "{broken")
+    job = Job("stops")
+    stream = job.stream("events", sources.files(str(tmp_path / "in"), "json", SCHEMA), time="at", lateness="1 day")
+    stream.to(sinks.memory("stops"))
+    with pytest.raises(BadRowError, match=r"'events'.*malformed.*1\.json: \{broken\. .*dead_letters"):
+        once(job, spark, tmp_path)
+
+
+def test_an_input_that_feeds_two_steps_and_an_output_is_read_once(spark, tmp_path):
+    lines(tmp_path / "in" / "1.json", *({"key": k, "value": 1, "at": t} for k in "ab" for t in AT))
+    job = Job("fans")
+    stream = job.stream("events", sources.files(str(tmp_path / "in"), "json", SCHEMA), time="at", lateness="0 seconds")
+    stream.where("key = 'a'").window(tumbling("10 minutes")).agg(n="count(*)").named("a").to(sinks.memory("fan_a"))
+    stream.by("key").window(tumbling("1 minute")).agg(n="count(*)").named("each").to(sinks.memory("fan_each"))
+    stream.to(sinks.memory("fan_all"))
+    run = job.start(spark, checkpoint=str(tmp_path / "checkpoint"), once=True)
+    assert run.wait()
+    assert run.status()["rows"] == 6
+    assert run.status()["running"] is False
+    assert run.status()["watermark"] == "2026-01-01T10:59:00Z"
+    assert [r["n"] for r in sinks.memory("fan_a").rows()] == [2]
+    assert len(sinks.memory("fan_each").rows()) == 4
+    assert len(sinks.memory("fan_all").rows()) == 6
+    progress = run._query.recentProgress
+    assert sum(p["numInputRows"] for p in progress) == 6
+
+
+def test_a_run_is_started_watched_and_stopped_and_goes_on(spark, tmp_path):
+    job = Job("goes_on")
+    ten_minutes(job, sources.files(str(tmp_path / "in"), "json", SCHEMA), sinks.parquet(str(tmp_path / "out")))
+    lines(tmp_path / "in" / "1.json", {"key": "a", "value": 1, "at": AT[0]})
+    run = job.start(spark, checkpoint=str(tmp_path / "checkpoint"))
+    run._query.processAllAvailable()
+    assert run.status()["running"] is True
+    assert run.status()["batch"] == 0
+    run.stop()
+    assert run.status()["running"] is False
+    lines(tmp_path / "in" / "2.json", {"key": "a", "value": 2, "at": AT[1]}, {"key": "b", "value": 0, "at": AT[2]})
+    once(job, spark, tmp_path)
+    assert [(r["key"], r["total"]) for r in pq.read_table(tmp_path / "out").to_pylist()] == [("a", 3)]
+
+
+def test_a_source_of_sparks_own_and_ticks_that_let_time_pass(spark, tmp_path):
+    """The rate source has no schema here and no size: columns are checked when it runs, and its rows are counted."""
+    job = Job("rates")
+    ticks = job.stream(
+        "ticks",
+        sources.spark(lambda s: s.readStream.format("rate-micro-batch").option("rowsPerBatch", 50).load()),
+        time="timestamp",
+        lateness="0 seconds",
+        idle_after="1 second",
+    )
+    ticks.where("value >= 0").window(tumbling("1 second")).agg(n="count(*)").to(sinks.memory("rates"))
+    run = job.start(spark, checkpoint=str(tmp_path / "checkpoint"))
+    while len(sinks.memory("rates").rows()) < 2:
+        assert not run.wait(timeout=1)
+    run.stop()
+    assert all(r["n"] for r in sinks.memory("rates").rows())
+
+
+def failing(spark, tmp_path, build):
+    lines(tmp_path / "in" / "1.json", {"key": "x", "value": 0, "at": AT[0]})
+    job = Job("fails")
+    stream = job.stream("events", sources.files(str(tmp_path / "in"), "json", SCHEMA), time="at", lateness="0 seconds")
+    build(stream).to(sinks.memory("fails"))
+    with pytest.raises((RunError, PlanError)) as caught:
+        once(job, spark, tmp_path)
+    return caught.value
+
+
+def raises(frame):
+    raise ValueError("no such luck")
+
+
+@pytest.mark.parametrize(
+    ("build", "cause"),
+    [
+        (lambda s: s.with_columns(ratio="1 / value").named("ratio"), "zero"),
+        (lambda s: s.with_columns(ratio="cast(key as int)").named("ratio"), "'x'"),
+        (lambda s: s.with_columns(n="no_such_function(key)").named("ratio"), "no_such_function"),
+        (lambda s: s.where("value + at > 1").named("ratio"), "DATATYPE_MISMATCH"),
+        (lambda s: s.by("key").window(tumbling("1 hour")).agg(n="sum(array(value))").named("ratio"), "sum"),
+        (lambda s: s.map_pandas(raises, SCHEMA).named("ratio"), "ValueError: no such luck"),
+    ],
+    ids=["divide", "cast", "function", "types", "aggregate", "pandas"],
+)
+def test_errors_name_the_step_the_users_line_and_the_cause(spark, tmp_path, build, cause):
+    error = failing(spark, tmp_path, build)
+    text = str(error)
+    assert cause in text
+    assert "\n" not in text
+    assert "org.apache" not in text
+    if cause != "ValueError: no such luck":  # Spark does not say which function of ours ran it
+        assert "ratio" in text
+        assert "test_query.py:" in text
+
+
+def test_a_parquet_file_that_does_not_fit_its_schema_is_named(spark, tmp_path):
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"key": ["a"], "value": ["text"], "at": AT[:1]}), tmp_path / "in" / "wrong.parquet")
+    job = Job("misfit")
+    ten_minutes(job, sources.files(str(tmp_path / "in"), "parquet", SCHEMA), sinks.memory("misfit"))
+    with pytest.raises(RunError, match=r"wrong\.parquet") as caught:
+        once(job, spark, tmp_path)
+    assert "value" in str(caught.value)
+
+
+def test_spark_and_state_of_different_copies_are_refused(spark, tmp_path):
+    job = Job("copies")
+    ten_minutes(job, sources.files(str(tmp_path / "in"), "json", SCHEMA), sinks.memory("copies"))
+    lines(tmp_path / "in" / "1.json", {"key": "a", "value": 1, "at": AT[0]})
+    once(job, spark, tmp_path)
+    (tmp_path / "checkpoint" / "manifest" / "0.json").unlink()
+    lines(tmp_path / "in" / "2.json", {"key": "a", "value": 1, "at": AT[1]})
+    with pytest.raises(CheckpointError, match=r"batch 1.*different copies"):
+        once(job, spark, tmp_path)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(PlanError, match="no output"):
+        Job("empty").start(spark, checkpoint=str(tmp_path / "other" / "checkpoint"))
