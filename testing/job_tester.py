@@ -130,16 +130,16 @@ class JobTester:
             fault=self._fault,
         )
 
-    def push(self, name: str, rows: Sequence[Mapping[str, Any] | str]) -> None:
+    def push(self, name: str, *rows: Mapping[str, Any] | str | Sequence[Mapping[str, Any] | str]) -> None:
         """Push rows into an input as one batch; returns when all that it causes has happened.
 
-        A row is a dict, or the text of a line as a JSON file would hold it, which may be broken.
+        A row is a dict, or the text of a line as a JSON file would hold it, which may be broken. They come as
+        one list, or one after the other.
         """
         self._check_input(name)
-        if isinstance(rows, Mapping | str):
-            rows = [rows]
+        each = [row for given in rows for row in ([given] if isinstance(given, Mapping | str) else given)]
         first = self._positions.get(name, 0)
-        lines = [(first + i, encoded(row, f"push({name!r})")) for i, row in enumerate(rows)]
+        lines = [(first + i, encoded(row, f"push({name!r})")) for i, row in enumerate(each)]
         self._positions[name] = first + len(lines)
         self._plan(Planned(self._wall_us, rows={name: lines}))
 

@@ -22,8 +22,9 @@ class Layout:
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
-        """The inputs, whose place here is their number on the way."""
-        return self.job.inputs
+        """The inputs that something reads; their place here is their number on the way."""
+        used = set(walk(*(o.node for o in self.outputs)))
+        return tuple(i for i in self.job.inputs if i in used)
 
     @property
     def outputs(self) -> tuple[Output, ...]:

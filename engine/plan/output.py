@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from penstock.plan.errors import PlanError
-from penstock.plan.node import Node, check_step_name, walk
+from penstock.plan.node import Node, walk
 from penstock.plan.text import Drawn
 from penstock.plan.written import written_at
 from penstock.sinks.base import Sink
@@ -32,7 +33,12 @@ def write_output(node: Node, sink: Sink, name: str | None, key: str | tuple[str,
     """The output of ``.to(...)``, refused when the sink cannot take it."""
     if not isinstance(sink, Sink):
         raise PlanError(f"to: the sink is one of penstock.sinks, not {sink!r}. ({written_at()})")
-    called = check_step_name(sink.name if name is None else name, f"to(name={name or sink.name!r})")
+    called = sink.name if name is None else name
+    if not isinstance(called, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", called):
+        raise PlanError(
+            f"to: {called!r} cannot be the name of an output; give one of letters, digits, '_', '.' and '-' "
+            f"with name=. ({written_at()})"
+        )
     wanted = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     for column in wanted:
         node.columns.require(column, f"to: key={column!r}")

@@ -147,8 +147,10 @@ class Engine:
         self._at("before_sink", batch)
         written = self._outlets.write(batch, changes, lambda: self._at("during_sink", batch))
         self._at("after_sink", batch)
-        in_spark = {name for name, change in changes.items() if not change.rows.in_process}
-        return reading.observed(ran=not in_spark or bool(in_spark & written))
+        # what is in this process has been read whole; in Spark only a sink that keeps its rows is sure to
+        read = {name for name, change in changes.items() if change.rows.in_process}
+        read |= {o.name for o in self.layout.outputs if o.name in written and o.sink.transactional}
+        return reading.observed(read)
 
     def _manifest(
         self,

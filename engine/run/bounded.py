@@ -81,7 +81,7 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
         outlets = Outlets(targets, Owner(job.name, checkpoint.id, epoch, -1))
         engine = Engine(layout, own, checkpoint, epoch, outlets, own.sparkContext.defaultParallelism * 4)
         try:
-            frames = {node: declared(node, inputs[node.name], own) for node in layout.inputs}
+            frames = {node: declared(node, inputs[node.name]) for node in layout.inputs}
             taken: dict[Node, DataFrame] = {
                 node: ingest(node, number, frame, F.lit(END_US).cast("long"))
                 for number, (node, frame) in enumerate(frames.items())
@@ -95,10 +95,8 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
     return {o.name: kept.frames[o.name] for o in job.outputs}
 
 
-def declared(node: Input, frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """A frame as the input's schema has it, in our session; hidden columns stay."""
-    if frame.sparkSession is not spark:
-        frame = DataFrame(frame._jdf, frame.sparkSession)
+def declared(node: Input, frame: DataFrame) -> DataFrame:
+    """A frame as the input's schema has it."""
     schema = node.source.schema
     if schema is None:
         return frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -105,15 +105,15 @@ class Reading:
                 found.append(refused.select(F.col(INPUT).alias("input"), f"{BAD}.*").toArrow())
         return [table for table in found if table.num_rows]
 
-    def observed(self, ran: bool) -> Facts:
-        """How far the inputs have come that no step reads; ``ran`` says that their rows went out just now."""
+    def observed(self, read: Collection[str]) -> Facts:
+        """How far the inputs have come that no step reads; ``read`` are the outputs whose rows all went by."""
         facts = Facts()
         for node, seen in self._observations.items():
             number = self.layout.inputs.index(node)
-            if ran:
+            if any(o.name in read and node in self.layout.reads(o.node) for o in self.layout.outputs):
                 told = seen.get
             else:
-                # the sinks had the batch already and read nothing: look at the rows for their time alone
+                # the sinks had the batch already, or looked at none or some of it: read the rows for their time alone
                 frame = next(f for n, f in self._plain.items() if node in self.layout.reads(n))
                 told = frame.agg(F.count(F.lit(1)).alias("rows"), F.max(TIME).alias("newest")).collect()[0].asDict()
             newest = {} if told["newest"] is None else {number: {0: told["newest"]}}
