@@ -24,6 +24,7 @@ class Live:
         self._checkpoint = checkpoint
         self._failed = failed
         self._files = 0
+        self._batch = -1
 
     def push(self, table: pa.Table) -> float:
         """Move a file in and wait for its commit; the seconds between the two."""
@@ -42,10 +43,10 @@ class Live:
         return took
 
     def _newest(self) -> int:
-        batch = -1
-        while self._side.committed(self._checkpoint, batch + 1).exists():
-            batch += 1
-        return batch
+        # counted on from the last one seen: those of old batches are swept away
+        while self._side.committed(self._checkpoint, self._batch + 1).exists():
+            self._batch += 1
+        return self._batch
 
     def _settle(self, batch: int) -> None:
         """Let a batch without rows pass, with which Spark's own windows close: it is not the next file's."""

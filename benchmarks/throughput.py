@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -37,6 +38,9 @@ def measure(case: Case, spark: SparkSession, folder: Path, rows: int, runs: int,
         # whoever goes first finds the machine as the one before left it: take turns in that too
         for side in sides[turn % len(sides) :] + sides[: turn % len(sides)]:
             seconds[side.name].append(timed(side, case, source, folder / "checkpoint"))
+        told = ", ".join(f"{name} {took[-1]:.2f} s" for name, took in seconds.items())
+        # a whole table takes an hour: one that is broken off shall leave what it has seen
+        print(f"{case.name} {turn + 1}/{runs}: {told}", file=sys.stderr, flush=True)
     ours = seconds["ours"]
     speed = {name: f"{rows / median(took):,.0f}" for name, took in seconds.items()}
     ratios = {name: [theirs / own for theirs, own in zip(took, ours, strict=True)] for name, took in seconds.items()}

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from penstock.compile.failures import SPARK_ERRORS, explained
 from penstock.compile.ingest import ingest
@@ -227,7 +226,7 @@ class JobTester:
         for number, node in enumerate(self._layout.inputs):
             lines = planned.rows.get(node.name, [])
             frame = pushed_frame(self._spark, node, lines, self._partitions)
-            given[node] = ingest(node, number, frame, F.lit(planned.wall_us).cast("long"))
+            given[node] = ingest(node, number, frame, f"{planned.wall_us}L")
         return engine.process(batch, given, planned.wall_us, small=not self._cluster, punctuation=planned.punctuation)
 
     def _keep_late(self, report: BatchReport) -> None:

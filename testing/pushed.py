@@ -13,13 +13,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
+from pyspark.sql.types import StringType, StructType
 
 from penstock.compile.types import frame_of, spark_schema
 from penstock.plan.errors import PlanError
+from penstock.plan.expressions import quoted
 from penstock.plan.input import Input
 from penstock.sources.base import MALFORMED, PARTITION, PLACE, POSITION
 
+READING = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "allowNonNumericNumbers": "true"}
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -72,10 +74,16 @@ def pushed_frame(spark: SparkSession, node: Input, lines: list[tuple[int, str]],
     frame = frame_of(spark, table)
     if partitions > 1 and lines:
         frame = frame.repartition(partitions, POSITION)
-    struct = spark_schema(schema).add(MALFORMED, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "allowNonNumericNumbers": "true"}
-    read = frame.select(POSITION, "line", F.from_json("line", struct, options).alias("row"))
-    columns = [F.col(f"row.`{name}`").alias(name) for name in schema.names]
-    malformed = F.when(F.col("row").isNull(), F.col("line")).otherwise(F.col(f"row.`{MALFORMED}`"))
-    place = F.concat(F.lit("partition 0 offset "), F.col(POSITION).cast("string"))
-    return read.select(*columns, malformed.alias(MALFORMED), place.alias(PLACE), F.lit(0).alias(PARTITION), POSITION)
+    read = frame.select(POSITION, "line", F.from_json("line", _struct(schema), READING).alias("row"))
+    columns = [f"row.{quoted(name)} AS {quoted(name)}" for name in schema.names]
+    columns += [
+        f"CASE WHEN row IS NULL THEN line ELSE row.{MALFORMED} END AS {MALFORMED}",
+        f"concat('partition 0 offset ', {POSITION}) AS {PLACE}",
+        f"0 AS {PARTITION}",
+        POSITION,
+    ]
+    return read.selectExpr(*columns)
+
+
+def _struct(schema: pa.Schema) -> StructType:
+    return spark_schema(schema).add(MALFORMED, StringType())

@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DoubleType, FloatType
 from sqlglot import exp
@@ -36,7 +35,7 @@ class Edge:
 
     node: WindowAggregate
     kernel: WindowKernel
-    columns: Mapping[str, Column]  # what is packed, by name
+    columns: Mapping[str, str]  # what is packed: Spark SQL text by name
     calls: tuple[Call, ...]  # the call behind each measure, in order
     key_types: tuple[pa.DataType, ...]
     carried_types: tuple[pa.DataType, ...]
@@ -67,11 +66,11 @@ def compile_edge(node: WindowAggregate, frame: DataFrame, buckets: int) -> Edge:
 
 
 def _compile_edge(node: WindowAggregate, frame: DataFrame, buckets: int) -> Edge:
-    columns: dict[str, Column] = {}
+    columns: dict[str, str] = {}
     keys = tuple(f"key_{i}" for i in range(len(node.keys)))
     for key, name in zip(keys, node.keys, strict=True):
         columns[key] = _grouping(frame, name)
-    hashed = F.pmod(F.xxhash64(*columns.values()), F.lit(buckets)).cast("int") if keys else F.lit(0)
+    hashed = f"cast(pmod(xxhash64({', '.join(columns.values())}), {buckets}) as int)" if keys else "0"
     key_types = _types(frame, list(columns.values()))
     measures = _measures(node, frame, columns)
     carried: tuple[str, ...] = ()
@@ -88,22 +87,21 @@ def _compile_edge(node: WindowAggregate, frame: DataFrame, buckets: int) -> Edge
     return Edge(node, kernel, columns, calls, key_types, carried_types, tuple(visible(frame)))
 
 
-def _grouping(frame: DataFrame, name: str) -> Column:
-    column, kind = F.col(quoted(name)), frame.schema[name].dataType
+def _grouping(frame: DataFrame, name: str) -> str:
+    kind = frame.schema[name].dataType
     # 0.0 and -0.0 are one group in Spark; adding zero makes them one value
-    return (column + F.lit(0.0)).cast(kind) if isinstance(kind, FloatType | DoubleType) else column
+    floating = isinstance(kind, FloatType | DoubleType)
+    return f"cast({quoted(name)} + 0.0D as {kind.simpleString()})" if floating else quoted(name)
 
 
-def _types(frame: DataFrame, columns: list[Column]) -> tuple[pa.DataType, ...]:
-    if not columns:
-        return ()
-    return tuple(to_arrow_type(f.dataType) for f in frame.select(*columns).schema.fields)
+def _types(frame: DataFrame, texts: list[str]) -> tuple[pa.DataType, ...]:
+    return tuple(to_arrow_type(f.dataType) for f in frame.selectExpr(*texts).schema.fields) if texts else ()
 
 
-def _measures(node: WindowAggregate, frame: DataFrame, columns: dict[str, Column]) -> dict[Call, Measure] | None:
+def _measures(node: WindowAggregate, frame: DataFrame, columns: dict[str, str]) -> dict[Call, Measure] | None:
     """A kernel aggregate for each distinct call; None when one of them is Spark's to do."""
     found: dict[Call, Measure] = {}
-    added: dict[str, Column] = {}
+    added: dict[str, str] = {}
     for call in (c for a in node.aggregates for c in a.calls):
         if call in found:
             continue
@@ -112,15 +110,14 @@ def _measures(node: WindowAggregate, frame: DataFrame, columns: dict[str, Column
             return None
         texts, options = read
         names = tuple(f"argument_{len(added) + i}" for i in range(len(texts)))
-        arguments = [F.expr(text) for text in texts]
-        aggregate: Aggregate | None = make(call.name, _types(frame, arguments), call.distinct, options)
+        aggregate: Aggregate | None = make(call.name, _types(frame, texts), call.distinct, options)
         if aggregate is None:
             return None
-        added.update(zip(names, arguments, strict=True))
+        added.update(zip(names, texts, strict=True))
         mask = None
         if call.where is not None:
             mask = f"argument_{len(added)}"
-            added[mask] = F.coalesce(F.expr(call.where), F.lit(False))
+            added[mask] = f"coalesce(({call.where}), false)"
         found[call] = Measure(aggregate, names, mask)
     if not all(a.ours for a in node.aggregates):
         return None
@@ -170,10 +167,10 @@ def _fractions(text: str) -> tuple[tuple[float, ...], bool] | None:
     return tuple(float(i.name) for i in items), listed
 
 
-def _carry_rows(node: WindowAggregate, frame: DataFrame, columns: dict[str, Column]) -> tuple[str, ...]:
+def _carry_rows(node: WindowAggregate, frame: DataFrame, columns: dict[str, str]) -> tuple[str, ...]:
     """Carry what the aggregates read, for Spark to finish when the window closes."""
-    carried = {f"carried_{i}": F.col(quoted(c)) for i, c in enumerate(carried_names(node, visible(frame)))}
-    carried |= {c: F.col(c) for c in ORDER}
+    carried = {f"carried_{i}": quoted(c) for i, c in enumerate(carried_names(node, visible(frame)))}
+    carried |= {c: c for c in ORDER}
     columns.update(carried)
     return tuple(carried)
 
@@ -191,30 +188,30 @@ def packed_frame(
 
     ``taps`` are the inputs whose rows are counted and judged here; others have been seen on another way.
     """
-    present = set(frame.columns)
+    present = frame.columns
     if edge.kernel.ordered or not edge.kernel.partial:
         frame = _ordered(frame, batch)
-    columns = [column.alias(name) for name, column in edge.columns.items() if name != TIME]
-    columns += [F.col(c) for c in (TIME, CLOCK, KEEP) if c in present]
+    columns = {**edge.columns, **{c: c for c in (TIME, CLOCK, KEEP) if c in present}}
     if edge.kernel.ordered:
-        columns += [F.col(PARTITION), F.col(POSITION)]
+        columns |= {PARTITION: PARTITION, POSITION: POSITION}
     if INPUT in present:
-        tapped = F.col(INPUT).isin(*taps)
-        frame = frame.where(tapped | F.col(KEEP))
-        columns.append(F.when(tapped, F.col(INPUT)).otherwise(F.lit(-1)).alias(INPUT))
+        tapped = f"{INPUT} IN ({', '.join(map(str, taps))})" if taps else "false"
+        frame = frame.where(f"{tapped} OR {KEEP}")
+        columns[INPUT] = f"CASE WHEN {tapped} THEN {INPUT} ELSE -1 END"
         if BAD in present:
-            columns.append(F.when(tapped, F.col(BAD)).alias(BAD))
+            columns[BAD] = f"CASE WHEN {tapped} THEN {BAD} END"
     if keep_late:
-        is_late = F.col(TIME) < F.lit(edge.kernel.late_before(previous_us))
+        is_late = f"{TIME} < {edge.kernel.late_before(previous_us)}L"
         names = [*visible(frame), *(c for c in (TIME, PLACE, INPUT) if c in present)]
         # the fields are null where the struct is: Arrow cannot view a null struct whose fields may not be
-        row = F.struct(*(F.when(is_late, F.col(quoted(c))).alias(c) for c in names))
-        columns.append(F.when(is_late, row).alias(LATE))
-    return frame.select(*columns)
+        fields = ", ".join(f"CASE WHEN {is_late} THEN {quoted(c)} END AS {quoted(c)}" for c in names)
+        columns[LATE] = f"CASE WHEN {is_late} THEN struct({fields}) END"
+    # as text: Spark reads a line faster than we can build its tree call by call
+    return frame.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in columns.items()))
 
 
 def _ordered(frame: DataFrame, batch: int) -> DataFrame:
     """The order of arrival, where the source does not know it: the batch, then Spark's partition and row."""
     if POSITION in frame.columns:
         return frame
-    return frame.withColumns({PARTITION: F.lit(batch), POSITION: F.monotonically_increasing_id()})
+    return frame.selectExpr("*", f"{batch} AS {PARTITION}", f"monotonically_increasing_id() AS {POSITION}")

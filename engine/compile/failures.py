@@ -68,8 +68,10 @@ def _everything(error: BaseException) -> str:
 
 
 def _step(text: str, nodes: Iterable[Node]) -> Node | None:
-    """The step whose own words Spark quotes: its errors show the SQL fragment that failed."""
-    quotes = [q.strip() for q in re.findall(r"== SQL[^\n]*==\n(.+?)\n\s*\^", text, re.DOTALL)]
+    """The step whose own words Spark quotes: its errors underline the SQL that failed."""
+    quotes = []
+    for line, marks in re.findall(r"== SQL[^\n]*==\n([^\n]+)\n([ ]*\^+)", text):
+        quotes.append(line[marks.index("^") : len(marks)].strip())
     for node in walk(*nodes):
         said = node.describe()
         if any(quote and quote in said for quote in quotes):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from penstock.compile.failures import BAD_ROW, root_cause
-from penstock.compile.rows import HIDDEN
+from penstock.compile.rows import visible
 from penstock.plan.durations import micros
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import quoted
@@ -17,39 +16,40 @@ from penstock.sources.base import CLOCK, MALFORMED, PLACE
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
 
 
-def ingest(node: Input, number: int, frame: DataFrame, wall: Column) -> DataFrame:
-    """The source's rows with their hidden columns; a bad row says why, where it came from and what it held."""
-    shown = [c for c in frame.columns if not c.startswith(HIDDEN)]
-    if node.time_column is None:
-        time = wall
-    else:
-        time = F.unix_micros(F.col(quoted(node.time_column)).cast("timestamp"))
-    reason = F.when(F.lit(False), F.lit(""))
-    if MALFORMED in frame.columns:
-        reason = reason.when(F.col(MALFORMED).isNotNull(), F.lit("malformed"))
-    for column in _required(node):
-        reason = reason.when(F.col(quoted(column)).isNull(), F.lit("malformed"))
+def ingest(node: Input, number: int, frame: DataFrame, wall: str) -> DataFrame:
+    """The source's rows with their hidden columns; a bad row says why, where it came from and what it held.
+
+    ``wall`` is the batch's wall time in microseconds, as Spark SQL text.
+    """
+    present = frame.columns
+    time = wall
+    reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN 'malformed'"] if MALFORMED in present else []
+    reasons += [f"WHEN {quoted(column)} IS NULL THEN 'malformed'" for column in _required(node)]
     if node.time_column is not None:
-        reason = reason.when(time.isNull() | (time > wall + micros(node.max_ahead)), F.lit("bad_time"))
-    row = F.to_json(F.struct(*(F.col(quoted(c)) for c in shown)), {"ignoreNullFields": "false"})
-    if MALFORMED in frame.columns:
-        row = F.coalesce(F.col(MALFORMED), row)
-    place = F.col(PLACE) if PLACE in frame.columns else F.lit(None).cast("string")
-    # the fields are null where the struct is: Arrow cannot view a null struct whose fields may not be
-    told = {"reason": reason, "place": place, "row": row}
-    bad = F.struct(*(F.when(reason.isNotNull(), value).alias(name) for name, value in told.items()))
+        time = f"unix_micros(cast({quoted(node.time_column)} AS timestamp))"
+        ahead = micros(node.max_ahead)
+        reasons.append(f"WHEN {time} IS NULL OR {time} > {wall} + {ahead}L THEN 'bad_time'")
+    columns = {c: quoted(c) for c in present if c != MALFORMED}
+    columns |= {TIME: time, INPUT: str(number)}
+    columns.setdefault(CLOCK, "0")
+    columns.setdefault(PLACE, "cast(null AS string)")
+    columns[BAD] = _bad(reasons, columns[PLACE], visible(frame), MALFORMED in present)
     try:
-        return frame.withColumns(
-            {
-                TIME: time,
-                INPUT: F.lit(number),
-                CLOCK: F.col(CLOCK) if CLOCK in frame.columns else F.lit(0),
-                PLACE: place,
-                BAD: F.when(reason.isNotNull(), bad),
-            }
-        ).drop(MALFORMED)
+        return frame.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in columns.items()))
     except AnalysisException as error:
         raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
+
+
+def _bad(reasons: list[str], place: str, shown: list[str], has_raw: bool) -> str:
+    """Reason, place and row where a row is bad, else null."""
+    if not reasons:
+        return "cast(null AS struct<reason: string, place: string, row: string>)"
+    reason = f"CASE {' '.join(reasons)} END"
+    row = f"to_json(struct({', '.join(map(quoted, shown))}), map('ignoreNullFields', 'false'))"
+    told = {"reason": reason, "place": place, "row": f"coalesce({MALFORMED}, {row})" if has_raw else row}
+    # the fields are null where the struct is: Arrow cannot view a null struct whose fields may not be
+    fields = ", ".join(f"CASE WHEN ({reason}) IS NOT NULL THEN {text} END AS {name}" for name, text in told.items())
+    return f"CASE WHEN ({reason}) IS NOT NULL THEN struct({fields}) END"
 
 
 def _required(node: Input) -> list[str]:
@@ -59,26 +59,25 @@ def _required(node: Input) -> list[str]:
 
 def flagged(frame: DataFrame) -> DataFrame:
     """All rows, the bad ones flagged as dropped: on the way to a stateful step."""
-    return frame.withColumn(KEEP, F.col(BAD).isNull())
+    return frame.selectExpr("*", f"{BAD} IS NULL AS {KEEP}")
 
 
 def usable(frame: DataFrame) -> DataFrame:
     """The rows that can be used."""
-    return frame.where(F.col(BAD).isNull()).drop(BAD)
+    return frame.where(f"{BAD} IS NULL").drop(BAD)
 
 
 def usable_or_stop(frame: DataFrame, node: Input) -> DataFrame:
     """The rows; a bad one stops the job and is named, because nobody takes its dead letters."""
-    told = refusal(node.name, F.col(f"{BAD}.reason"), F.col(f"{BAD}.place"), F.col(f"{BAD}.row"))
-    stop = F.raise_error(F.concat(F.lit(BAD_ROW), told)).cast("boolean")
-    return frame.where(F.when(F.col(BAD).isNotNull(), stop).otherwise(F.lit(True))).drop(BAD)
+    told = refusal(node.name, f"{BAD}.reason", f"{BAD}.place", f"{BAD}.row")
+    stop = f"raise_error(concat('{BAD_ROW}', {told}))"
+    return frame.where(f"CASE WHEN {BAD} IS NOT NULL THEN cast({stop} AS boolean) ELSE true END").drop(BAD)
 
 
-def refusal(name: str, reason: Column, place: Column, row: Column) -> Column:
+def refusal(name: str, reason: str, place: str, row: str) -> str:
     """The text of a bad row, made in Spark."""
-    unknown = F.lit("an unknown place")
-    return F.concat(
-        F.lit(f"the input '{name}' has a row that cannot be used ("), reason, F.lit("), from "),
-        F.coalesce(place, unknown), F.lit(": "), F.coalesce(row, F.lit("null")),
-        F.lit(". Correct it, or send such rows somewhere with job.dead_letters(...)."),
-    )  # fmt: skip
+    return (
+        f"concat('the input \\'{name}\\' has a row that cannot be used (', {reason}, '), from ', "
+        f"coalesce({place}, 'an unknown place'), ': ', coalesce({row}, 'null'), "
+        "'. Correct it, or send such rows somewhere with job.dead_letters(...).')"
+    )

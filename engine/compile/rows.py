@@ -167,7 +167,7 @@ def _guarded(text: str, frames: Frames) -> Column:
     """The expression, over kept rows only: a dropped row must not divide by its zero."""
     if not frames.flagged or column_of(text) is not None:
         return F.expr(text)
-    return F.when(F.col(KEEP), F.expr(text))
+    return F.expr(f"CASE WHEN {KEEP} THEN {text} END")
 
 
 def hidden(frame: DataFrame) -> list[Column]:

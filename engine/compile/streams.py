@@ -26,7 +26,7 @@ class Streams:
 
     def __init__(self, layout: Layout, spark: SparkSession) -> None:
         self._layout = layout
-        wall = F.unix_micros(F.current_timestamp())
+        wall = "unix_micros(current_timestamp())"
         taken = {node: ingest(node, number, node.source.read(spark), wall) for number, node in enumerate(layout.inputs)}
         self.one_way = layout.direct is not None
         self._columns: dict[Node, list[str]] = {node: frame.columns for node, frame in taken.items()}

@@ -83,8 +83,7 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
         try:
             frames = {node: declared(node, inputs[node.name]) for node in layout.inputs}
             taken: dict[Node, DataFrame] = {
-                node: ingest(node, number, frame, F.lit(END_US).cast("long"))
-                for number, (node, frame) in enumerate(frames.items())
+                node: ingest(node, number, frame, f"{END_US}L") for number, (node, frame) in enumerate(frames.items())
             }
             small = all(size_of(frame) <= SMALL_BYTES for frame in frames.values())
             # beyond the end of time less any lateness: every window closes

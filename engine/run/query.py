@@ -147,8 +147,9 @@ class Run:
         # Spark cannot be stopped in the middle of our part of a batch without a stack trace of its own
         with self._between_batches:
             self._stopping = True
-            if self._query is not None:
-                self._query.stop()
+        # outside the lock: a batch that has been planned meanwhile must find out that it may not run
+        if self._query is not None:
+            self._query.stop()
         self._close()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -35,10 +35,15 @@ class Reading:
         self._tables: dict[Node, pa.Table] = {}
         self._frames: dict[Node, DataFrame] = {}
         self._observations: dict[Input, Observation] = {}
-        self._plain = {node: self._watched(node, frame) for node, frame in given.items()}
+        self._plain: dict[Node, DataFrame] = {}
+
+    def _usable(self, node: Node) -> DataFrame:
+        """Without the bad rows; an input that no step reads is watched for its time on the way out."""
+        if node not in self._plain:
+            self._plain[node] = self._watched(node, self._given[node])
+        return self._plain[node]
 
     def _watched(self, node: Node, frame: DataFrame) -> DataFrame:
-        """Without the bad rows; an input that no step reads is watched for its time on the way out."""
         read = self.layout.reads(node)
         if len(read) == 1 and self.layout.taps[read[0]] is None:
             seen = self._observations[read[0]] = Observation()
@@ -77,12 +82,12 @@ class Reading:
             else:
                 at[node] = self._made(node)
                 if raw:
-                    at[node] = at[node].withColumns({KEEP: F.lit(True), INPUT: F.lit(-1)})
+                    at[node] = at[node].selectExpr("*", f"true AS {KEEP}", f"-1 AS {INPUT}")
         return compile_node(root, Frames(at, flagged=raw))
 
     def rows(self, root: Node) -> DataFrame:
         """The frame of an output: the users' columns of the rows that are left."""
-        at = {b: self._plain[b] if b in self._plain else self._made(b) for b in self._begins(root)}
+        at = {b: self._usable(b) if b in self._given else self._made(b) for b in self._begins(root)}
         frame = compile_node(root, Frames(at))
         return frame.select(*(f"`{c}`" for c in visible(frame)))
 
