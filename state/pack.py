@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.plan.durations import BEGINNING_US
 from penstock.state.edge import BAD, BUCKET, CLOCK, INPUT, KEEP, LATE, TIME, Kernel
 
 
@@ -54,31 +55,27 @@ class Packed:
     facts: Facts
     buckets: Mapping[int, pa.Table]
     late: pa.Table | None
-    bad: pa.Table | None
+    bad: pa.Array | None
 
 
-def pack(rows: pa.Table, kernel: Kernel, previous_us: int | None) -> Packed:
+def pack(rows: pa.Table, kernel: Kernel, previous_us: int | None, only_input: int | None = None) -> Packed:
     """Judge and combine the rows of a partition.
 
     Times are those of all rows that have one and are not bad, kept or not: a row that a filter dropped
-    has still been seen.
+    has still been seen. A hidden column that is the same for all rows need not be there: without ``INPUT``
+    all rows are of ``only_input`` (None: of no input), without ``CLOCK`` they move one clock, without
+    ``KEEP`` those that are not bad are kept.
     """
     names = rows.column_names
     good = np.ones(rows.num_rows, dtype=bool)
     bad = None
-    counts: dict[int, int] = {}
-    newest: dict[int, dict[int, int]] = {}
-    if BAD in names:
-        is_bad = pc.is_valid(rows[BAD]).to_numpy()
-        if is_bad.any():
-            refused = rows.filter(pa.array(is_bad))
-            bad = pa.table([refused[INPUT], *_fields(refused[BAD])], names=["input", "reason", "place", "row"])
-            good &= ~is_bad
-    if INPUT in names:
-        counts, newest = _newest(rows, good)
+    if BAD in names and rows[BAD].null_count < rows.num_rows:
+        bad = rows[BAD].drop_null().combine_chunks()
+        good &= rows[BAD].is_null().to_numpy()
+    counts, newest = _newest(rows, good, only_input)
     if KEEP in names:
         good &= rows[KEEP].to_numpy(zero_copy_only=False)
-    is_late = good & (pc.fill_null(rows[TIME], 2**62).to_numpy() < kernel.late_before(previous_us))
+    is_late = good & (_times(rows) < kernel.late_before(previous_us))
     late_count = int(is_late.sum())
     late = None
     if late_count:
@@ -87,21 +84,43 @@ def pack(rows: pa.Table, kernel: Kernel, previous_us: int | None) -> Packed:
             late = _opened(rows.filter(pa.array(is_late))[LATE])
     kept = rows if good.all() else rows.filter(pa.array(good))
     buckets = dict(_split(kernel.combine(kept))) if kept.num_rows else {}
-    facts = Facts(counts, newest, late_count, 0 if bad is None else bad.num_rows)
+    facts = Facts(counts, newest, late_count, 0 if bad is None else len(bad))
     return Packed(facts, buckets, late, bad)
 
 
-def _newest(rows: pa.Table, good: np.ndarray[Any, Any]) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
+def _times(rows: pa.Table) -> Any:
+    """Event times; of a row without one, before all time."""
+    times = rows[TIME]
+    return (pc.fill_null(times, BEGINNING_US) if times.null_count else times).to_numpy()
+
+
+def _newest(
+    rows: pa.Table, good: np.ndarray[Any, Any], only_input: int | None
+) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
+    """By input how many rows came, and by input and source partition the newest time."""
+    if INPUT not in rows.column_names:
+        if only_input is None or not rows.num_rows:
+            return {}, {}
+        return {only_input: rows.num_rows}, _newest_by_clock(rows, good, only_input)
     inputs = rows[INPUT].to_numpy()
-    clocks = rows[CLOCK].to_numpy()
-    times = pc.fill_null(rows[TIME], -(2**62)).to_numpy()
-    # what a user's function made of rows belongs to no input: the rows themselves came along and count
-    counts = {int(i): int(n) for i, n in zip(*np.unique(inputs, return_counts=True), strict=True) if i >= 0}
+    counts: dict[int, int] = {}
     newest: dict[int, dict[int, int]] = {}
-    for i in np.unique(inputs[good & (inputs >= 0)]):
-        own = good & (inputs == i)
-        newest[int(i)] = {int(p): int(times[own & (clocks == p)].max()) for p in np.unique(clocks[own])}
+    # what a user's function made of rows belongs to no input: the rows themselves came along and count
+    for i in np.unique(inputs[inputs >= 0]):
+        own = inputs == i
+        counts[int(i)] = int(own.sum())
+        newest |= _newest_by_clock(rows, good & own, int(i))
     return counts, newest
+
+
+def _newest_by_clock(rows: pa.Table, good: np.ndarray[Any, Any], number: int) -> dict[int, dict[int, int]]:
+    if not good.any():
+        return {}
+    times = _times(rows)
+    if CLOCK not in rows.column_names:
+        return {number: {0: int(times.max(where=good, initial=BEGINNING_US))}}
+    clocks = rows[CLOCK].to_numpy()
+    return {number: {int(p): int(times[good & (clocks == p)].max()) for p in np.unique(clocks[good])}}
 
 
 def _split(combined: pa.Table) -> Iterator[tuple[int, pa.Table]]:

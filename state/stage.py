@@ -57,6 +57,7 @@ class Stage:
     sets: Mapping[int, Sets]  # bucket -> its runs in the manifest before
     wakes: Mapping[int, int | None]
     moment: Moment
+    only_input: int | None = None  # the input that all rows are of, where rows do not say it themselves
 
     @property
     def previous_us(self) -> int | None:
@@ -103,12 +104,12 @@ class Ran:
     reports: tuple[Report, ...]
     main: pa.Table | None
     late: pa.Table | None
-    bad: pa.Table | None
+    bad: pa.ChunkedArray | None
 
 
 def run_here(stage: Stage, rows: Iterable[pa.Table]) -> Ran:
     """The whole stage in this process."""
-    packed = [pack(table, stage.kernel, stage.previous_us) for table in rows]
+    packed = [pack(table, stage.kernel, stage.previous_us, stage.only_input) for table in rows]
     facts = sum((p.facts for p in packed), Facts())
     outcomes, reports = [], []
     for bucket in range(stage.buckets):
@@ -117,7 +118,9 @@ def run_here(stage: Stage, rows: Iterable[pa.Table]) -> Ran:
         outcomes.append(outcome)
         reports.append(report)
     main = concat(o.main for o in outcomes)
-    return Ran(facts, tuple(reports), main, concat(p.late for p in packed), concat(p.bad for p in packed))
+    bad = [p.bad for p in packed if p.bad is not None]
+    late = concat(p.late for p in packed)
+    return Ran(facts, tuple(reports), main, late, pa.chunked_array(bad) if bad else None)
 
 
 def run_rest(stage: Stage, ran: Ran) -> Ran:
@@ -138,7 +141,7 @@ def pack_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         facts = Facts()
         for rows in _gathered(batches):
-            packed = pack(rows, stage.kernel, stage.previous_us)
+            packed = pack(rows, stage.kernel, stage.previous_us, stage.only_input)
             facts += packed.facts
             yield from _sent(packed)
         said = pa.py_buffer(json.dumps(facts.to_json()).encode())
@@ -190,12 +193,13 @@ def collected(rows: Iterable[tuple[int, bytes]]) -> Ran:
     facts, reports, bad = Facts(), [], []
     for kind, data in rows:
         if kind == BAD_ROWS:
-            bad.append(from_bytes(data))
+            bad.append(from_bytes(data)["bad"])
         else:
             said = json.loads(data)
             reports.append(Report.from_json(said["report"]))
             facts = Facts.from_json(said["facts"])  # every bucket has the same
-    return Ran(facts, tuple(reports), None, None, concat(bad))
+    texts = pa.chunked_array([c for b in bad for c in b.chunks]) if bad else None
+    return Ran(facts, tuple(reports), None, None, texts)
 
 
 def to_bytes(table: pa.Table) -> pa.Buffer:
@@ -231,7 +235,7 @@ def _sent(packed: Packed) -> Iterator[pa.RecordBatch]:
     if packed.late is not None:
         yield _wire(LATE_ROWS, 0, to_bytes(packed.late))
     if packed.bad is not None:
-        yield _wire(BAD_ROWS, 0, to_bytes(packed.bad))
+        yield _wire(BAD_ROWS, 0, to_bytes(pa.table({"bad": packed.bad})))
 
 
 def _wire(kind: int, bucket: int, data: pa.Buffer) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from penstock.plan.columns import Columns
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import names_in, parse, tokenize
 from penstock.plan.written import written_at
-from penstock.windows.aggregate import KERNEL_AGGREGATES
+from penstock.windows.aggregates.registry import KERNEL_AGGREGATES
 
 #: Every other aggregate that Spark SQL knows; Spark finishes them over the rows of a closed window.
 # fmt: off

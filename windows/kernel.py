@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, Outcome, StepClock
-from penstock.windows.aggregate import Aggregate, Order
-from penstock.windows.codes import codes
-from penstock.windows.reduction import gather
+from penstock.windows.aggregates.codes import codes
+from penstock.windows.aggregates.reduction import gather
+from penstock.windows.aggregates.registry import Aggregate, Order
 from penstock.windows.shapes import Aligned, Ints
 
 SLICE = "slice_us"
@@ -64,14 +65,19 @@ class WindowKernel:
         slices = pa.array(self.shape.slice_of(rows[TIME].to_numpy()))
         if not self.partial:
             return rows.select([BUCKET, *self.keys, *self.carried]).append_column(SLICE, slices)
-        rows = rows.append_column(SLICE, slices)
-        rows, low = self._sorted(rows)
+        rows, low = self._sorted(rows.select(self._read()).append_column(SLICE, slices))
         order = None
         if self.ordered:
             order = Order(*(rows[c].to_numpy() for c in (TIME, PARTITION, POSITION)))
         started = [state for m in self.measures for state in m.start(rows, order)]
         identity = rows.select([BUCKET, *self.keys, SLICE])
         return self._folded(identity, started, low, _ends(low, rows.num_rows))
+
+    def _read(self) -> list[str]:
+        """The columns that partial aggregates are made of."""
+        order = (TIME, PARTITION, POSITION) if self.ordered else ()
+        arguments = (c for m in self.measures for c in (*m.arguments, m.mask) if c is not None)
+        return list(dict.fromkeys((BUCKET, *self.keys, *arguments, *order)))
 
     def merge(self, partials: pa.Table) -> pa.Table:
         """Partial aggregates with one row per key and slice; rows stay as they are."""
@@ -87,7 +93,7 @@ class WindowKernel:
         """Add what came, give what closed."""
         held = state.buffer("slices", time=SLICE)
         previous, now = clock.previous_us, clock.now_us
-        came = self.merge(pa.concat_tables(rows)) if rows else None
+        came = pa.concat_tables(rows) if rows else None
         if came is not None and BUCKET in came.column_names:
             came = came.drop_columns([BUCKET])
         main = None
@@ -95,12 +101,12 @@ class WindowKernel:
             until = self.shape.closing_before(now)
             parts = [held.read(None, until)]
             if came is not None:
-                parts.append(came.filter(pa.array(came[SLICE].to_numpy() < until)))
+                parts.append(_where(came, came[SLICE].to_numpy() < until))
             main = self._closed([p for p in parts if p is not None and p.num_rows], previous, now)
         kept_from = self.shape.kept_from(now)
         held.drop_before(kept_from)
         if came is not None:
-            held.add(came.filter(pa.array(came[SLICE].to_numpy() >= kept_from)))
+            held.add(self.merge(_where(came, came[SLICE].to_numpy() >= kept_from)))
         held.merge_small(self.merge)
         wake = None if held.first_us is None else self.shape.wake(held.first_us, now)
         return Outcome(main, wake)
@@ -110,8 +116,8 @@ class WindowKernel:
             return None
         rows = pa.concat_tables(parts)
         group = self._groups(rows)
-        order = np.lexsort((rows[SLICE].to_numpy(), group))
-        rows, group = rows.take(order), group[order]
+        order, _ = self._ordering(group, rows[SLICE].to_numpy())
+        rows, group = rows.take(pa.array(order)), group[order]
         found = self.shape.closing(group, rows[SLICE].to_numpy(), previous_us, now_us)
         if not len(found.low):
             return None
@@ -136,18 +142,21 @@ class WindowKernel:
 
     def _sorted(self, rows: pa.Table) -> tuple[pa.Table, Ints]:
         """The rows by key and slice, and where each pair begins."""
-        slices = rows[SLICE].to_numpy()
-        rank = (slices - slices.min(initial=0)) // self.shape.slice_us
-        width = int(rank.max(initial=0)) + 1
-        group = self._groups(rows)
-        if width < 2**62 // max(1, int(group.max(initial=0)) + 1):
-            pair = group * width + rank
-        else:
-            pair = codes([pa.array(group), pa.array(slices)])
-        order = np.argsort(pair, kind="stable")
-        pair = pair[order]
+        order, pair = self._ordering(self._groups(rows), rows[SLICE].to_numpy())
         begins = np.flatnonzero(np.concatenate(([True], pair[1:] != pair[:-1])))[: len(pair)]
         return rows.take(pa.array(order)), begins
+
+    def _ordering(self, group: Ints, slices: Ints) -> tuple[Ints, Ints]:
+        """The order by group and slice, and the pairs in that order, each as one number."""
+        rank = (slices - slices.min(initial=0)) // self.shape.slice_us
+        width = int(rank.max(initial=0)) + 1
+        if width >= 2**62 // max(1, int(group.max(initial=0)) + 1):
+            rank = np.searchsorted(np.unique(slices), slices)
+            width = int(rank.max(initial=0)) + 1
+        pair = group * width + rank
+        # equal pairs may come in any order: what depends on order has its own columns for it
+        order = np.argsort(pair)
+        return order, pair[order]
 
     def _states(self, partials: pa.Table) -> list[pa.Array]:
         return [_column(partials, c) for c in partials.column_names if c.startswith("state_")]
@@ -160,6 +169,10 @@ class WindowKernel:
         identity = identity.take(pa.array(low))
         names = [*identity.column_names, *(f"state_{i}" for i in range(len(folded)))]
         return pa.table([*identity.columns, *folded], names=names)
+
+
+def _where(rows: pa.Table, chosen: npt.NDArray[np.bool_]) -> pa.Table:
+    return rows if chosen.all() else rows.filter(pa.array(chosen))
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:

@@ -83,6 +83,8 @@ class Aligned:
         group and hold the row itself. So each comes out once, and the work follows the results.
         """
         size, every, offset = micros(self.size), micros(self.every), micros(self.offset)
+        if size == every:
+            return _side_by_side(group, slice_us, size, previous_us, now_us)
         first = _floor(np.maximum(slice_us, previous_us) - size, every, offset) + every
         same = group[1:] == group[:-1]
         np.maximum(first[1:], _floor(slice_us[:-1], every, offset) + every, out=first[1:], where=same)
@@ -97,6 +99,17 @@ class Aligned:
 
 def _floor(time_us: Ints | int, step: int, offset: int) -> Ints:
     return (np.asarray(time_us, dtype=np.int64) - offset) // step * step + offset
+
+
+def _side_by_side(group: Ints, slice_us: Ints, size: int, previous_us: int, now_us: int) -> Ranges:
+    """Windows that are slices themselves: each ends where the next pair of group and slice begins."""
+    new = np.ones(len(group), dtype=bool)
+    new[1:] = (group[1:] != group[:-1]) | (slice_us[1:] != slice_us[:-1])
+    low = np.flatnonzero(new)
+    high = np.append(low[1:], len(group))
+    start = slice_us[low]
+    closing = (start + size > previous_us) & (start + size <= now_us)
+    return Ranges(low[closing], high[closing], start[closing], start[closing] + size)
 
 
 def _first_at_or_after(group: Ints, slice_us: Ints, wanted_group: Ints, wanted_us: Ints) -> Ints:

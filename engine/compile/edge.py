@@ -14,19 +14,34 @@ from pyspark.sql.types import DoubleType, FloatType
 from sqlglot import exp
 
 from penstock.compile.failures import root_cause
+from penstock.compile.layout import Layout
 from penstock.compile.rows import visible
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import names_in, parse, quoted
 from penstock.plan.text import where_written
 from penstock.sources.base import PARTITION, PLACE, POSITION
 from penstock.state.edge import BAD, BUCKET, CLOCK, INPUT, KEEP, LATE, TIME
-from penstock.windows.aggregate import Aggregate, make
+from penstock.windows.aggregates.registry import Aggregate, make
 from penstock.windows.calls import Call
 from penstock.windows.kernel import Measure, WindowKernel
 from penstock.windows.node import WindowAggregate
 
 # where a row stands in time, and the types of that
 ORDER = {TIME: pa.int64(), PARTITION: pa.int32(), POSITION: pa.int64()}
+
+
+@dataclass(frozen=True)
+class Way:
+    """Which rows come to a step: the inputs that are counted there, the only one if it is so, and whether some drop."""
+
+    taps: frozenset[int]
+    only_input: int | None
+    drops_rows: bool
+
+    @classmethod
+    def to(cls, stage: WindowAggregate, layout: Layout) -> Way:
+        """As the plan has it."""
+        return cls(layout.tapped(stage), layout.only_input(stage), layout.drops_rows(stage))
 
 
 @dataclass(frozen=True)
@@ -182,24 +197,28 @@ def carried_names(node: WindowAggregate, columns: list[str]) -> list[str]:
 
 
 def packed_frame(
-    edge: Edge, frame: DataFrame, batch: int, previous_us: int | None, taps: frozenset[int], keep_late: bool
+    edge: Edge, frame: DataFrame, batch: int, previous_us: int | None, way: Way, keep_late: bool
 ) -> DataFrame:
-    """The frame that is packed: the edge's columns, and the hidden ones that the pack judges by.
-
-    ``taps`` are the inputs whose rows are counted and judged here; others have been seen on another way.
-    """
+    """The frame that is packed: the edge's columns, and those hidden ones that say something to the pack."""
     present = frame.columns
+    taps = way.taps
     if edge.kernel.ordered or not edge.kernel.partial:
         frame = _ordered(frame, batch)
-    columns = {**edge.columns, **{c: c for c in (TIME, CLOCK, KEEP) if c in present}}
+    columns = {**edge.columns, TIME: TIME}
+    if CLOCK in present:
+        columns[CLOCK] = f"coalesce({CLOCK}, 0)"
+    if KEEP in present and (way.drops_rows or way.only_input is None):
+        columns[KEEP] = KEEP
     if edge.kernel.ordered:
         columns |= {PARTITION: PARTITION, POSITION: POSITION}
-    if INPUT in present:
+    if INPUT in present and way.only_input is None:
         tapped = f"{INPUT} IN ({', '.join(map(str, taps))})" if taps else "false"
         frame = frame.where(f"{tapped} OR {KEEP}")
         columns[INPUT] = f"CASE WHEN {tapped} THEN {INPUT} ELSE -1 END"
         if BAD in present:
             columns[BAD] = f"CASE WHEN {tapped} THEN {BAD} END"
+    elif BAD in present:
+        columns[BAD] = BAD
     if keep_late:
         is_late = f"{TIME} < {edge.kernel.late_before(previous_us)}L"
         names = [*visible(frame), *(c for c in (TIME, PLACE, INPUT) if c in present)]

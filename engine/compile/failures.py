@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -40,7 +42,7 @@ def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
         return error
     text = _everything(error)
     if BAD_ROW in text:
-        return BadRowError(bad_row(text), java=text)
+        return BadRowError(refusal(bad_row(text)), java=text)
     found = _step(text, nodes)
     cause = root_cause(error)
     if found is None:
@@ -49,11 +51,21 @@ def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
     return RunError(f"{name} ({found.written_at}): {cause}", step=name, written_at=found.written_at, java=text)
 
 
-def bad_row(text: str) -> str:
-    """The message that ``raise_error`` carried out of Spark."""
-    found = re.search(re.escape(BAD_ROW) + r"(.*?)(?:$|\n)", text)
-    assert found is not None
-    return found.group(1).strip()
+def bad_row(text: str) -> dict[str, Any]:
+    """The row that ``raise_error`` carried out of Spark."""
+    found, _ = json.JSONDecoder().raw_decode(text, text.index(BAD_ROW) + len(BAD_ROW))
+    return dict(found)
+
+
+def refusal(letter: Mapping[str, Any], more: int = 0) -> str:
+    """What is said of a bad row when nobody takes dead letters."""
+    where = f"the step {letter['step']!r}" if letter.get("step") else f"the input {letter['input']!r}"
+    others = f" ({more} more in this batch)" if more else ""
+    return (
+        f"{where} has a row that cannot be used ({letter['reason']}), "
+        f"from {letter.get('place') or 'an unknown place'}: {letter.get('row')}{others}. "
+        "Correct it, or send such rows somewhere with job.dead_letters(...)."
+    )
 
 
 def _everything(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from penstock.plan.errors import PlanError
 from penstock.plan.expressions import quoted
 from penstock.plan.input import Input
 from penstock.plan.text import where_written
-from penstock.sources.base import CLOCK, MALFORMED, PLACE
+from penstock.sources.base import MALFORMED, PLACE
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
 
 
@@ -31,25 +31,23 @@ def ingest(node: Input, number: int, frame: DataFrame, wall: str) -> DataFrame:
         reasons.append(f"WHEN {time} IS NULL OR {time} > {wall} + {ahead}L THEN 'bad_time'")
     columns = {c: quoted(c) for c in present if c != MALFORMED}
     columns |= {TIME: time, INPUT: str(number)}
-    columns.setdefault(CLOCK, "0")
     columns.setdefault(PLACE, "cast(null AS string)")
-    columns[BAD] = _bad(reasons, columns[PLACE], visible(frame), MALFORMED in present)
+    columns[BAD] = _bad(node.name, reasons, columns[PLACE], visible(frame), MALFORMED in present)
     try:
         return frame.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in columns.items()))
     except AnalysisException as error:
         raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
 
 
-def _bad(reasons: list[str], place: str, shown: list[str], has_raw: bool) -> str:
-    """Reason, place and row where a row is bad, else null."""
+def _bad(name: str, reasons: list[str], place: str, shown: list[str], has_raw: bool) -> str:
+    """Input, reason, place and row of a bad row as JSON, else null: one column, and empty for good rows."""
     if not reasons:
-        return "cast(null AS struct<reason: string, place: string, row: string>)"
-    reason = f"CASE {' '.join(reasons)} END"
+        return "cast(null AS string)"
     row = f"to_json(struct({', '.join(map(quoted, shown))}), map('ignoreNullFields', 'false'))"
-    told = {"reason": reason, "place": place, "row": f"coalesce({MALFORMED}, {row})" if has_raw else row}
-    # the fields are null where the struct is: Arrow cannot view a null struct whose fields may not be
-    fields = ", ".join(f"CASE WHEN ({reason}) IS NOT NULL THEN {text} END AS {name}" for name, text in told.items())
-    return f"CASE WHEN ({reason}) IS NOT NULL THEN struct({fields}) END"
+    row = f"coalesce({MALFORMED}, {row})" if has_raw else row
+    reason = f"CASE {' '.join(reasons)} END"
+    told = f"to_json(struct('{name}' AS input, {reason} AS reason, {place} AS place, {row} AS row))"
+    return f"CASE WHEN ({reason}) IS NOT NULL THEN {told} END"
 
 
 def _required(node: Input) -> list[str]:
@@ -67,17 +65,7 @@ def usable(frame: DataFrame) -> DataFrame:
     return frame.where(f"{BAD} IS NULL").drop(BAD)
 
 
-def usable_or_stop(frame: DataFrame, node: Input) -> DataFrame:
+def usable_or_stop(frame: DataFrame) -> DataFrame:
     """The rows; a bad one stops the job and is named, because nobody takes its dead letters."""
-    told = refusal(node.name, f"{BAD}.reason", f"{BAD}.place", f"{BAD}.row")
-    stop = f"raise_error(concat('{BAD_ROW}', {told}))"
-    return frame.where(f"CASE WHEN {BAD} IS NOT NULL THEN cast({stop} AS boolean) ELSE true END").drop(BAD)
-
-
-def refusal(name: str, reason: str, place: str, row: str) -> str:
-    """The text of a bad row, made in Spark."""
-    return (
-        f"concat('the input \\'{name}\\' has a row that cannot be used (', {reason}, '), from ', "
-        f"coalesce({place}, 'an unknown place'), ': ', coalesce({row}, 'null'), "
-        "'. Correct it, or send such rows somewhere with job.dead_letters(...).')"
-    )
+    stop = f"cast(raise_error(concat('{BAD_ROW}', {BAD})) AS boolean)"
+    return frame.where(f"CASE WHEN {BAD} IS NOT NULL THEN {stop} ELSE true END").drop(BAD)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.job import Job
+from penstock.operators.rows import Explode, Filter, MapPandas
 from penstock.plan.input import Input
 from penstock.plan.node import Node, walk
 from penstock.plan.output import Output
@@ -64,6 +65,23 @@ class Layout:
     def tapped(self, stage: WindowAggregate) -> frozenset[int]:
         """The numbers of the inputs whose rows are counted and judged on the way to a step."""
         return frozenset(i for i, node in enumerate(self.inputs) if self.taps[node] == stage)
+
+    def only_input(self, stage: WindowAggregate) -> int | None:
+        """The number of the one input whose rows all come to a step, and are counted there; None when there is none."""
+        begins = self.boundaries(stage.upstream)
+        taps = self.tapped(stage)
+        if len(begins) != 1 or len(taps) != 1 or self._has(stage.upstream, MapPandas):
+            return None
+        return next(iter(taps))
+
+    def drops_rows(self, stage: WindowAggregate) -> bool:
+        """True when a row step on the way may drop rows that have been seen."""
+        return self._has(stage.upstream, (Filter, Explode, MapPandas))
+
+    def _has(self, root: Node, kinds: type[Node] | tuple[type[Node], ...]) -> bool:
+        if isinstance(root, Input | WindowAggregate | LateRows):
+            return False
+        return isinstance(root, kinds) or any(self._has(upstream, kinds) for upstream in root.inputs)
 
     @cached_property
     def direct(self) -> Node | None:

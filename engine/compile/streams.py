@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from penstock.compile.ingest import flagged, ingest, usable_or_stop
 from penstock.compile.layout import Layout
-from penstock.compile.rows import Frames, compile_node
+from penstock.compile.rows import Frames, compile_node, visible
 from penstock.plan.expressions import quoted
 from penstock.plan.node import Node
 from penstock.state.edge import INPUT
@@ -33,9 +33,12 @@ class Streams:
         if layout.direct is not None:
             into_a_step = any(layout.taps.values())
             at: dict[Node, DataFrame] = {
-                node: flagged(frame) if into_a_step else usable_or_stop(frame, node) for node, frame in taken.items()
+                node: flagged(frame) if into_a_step else usable_or_stop(frame) for node, frame in taken.items()
             }
             self.frame = compile_node(layout.direct, Frames(at, flagged=into_a_step))
+            if not into_a_step:
+                # no step needs their time or their place: what nobody asks for is not computed
+                self.frame = self.frame.select(*map(quoted, visible(self.frame)))
             return
         frames = [
             frame.select(F.lit(number).alias(INPUT), *(F.col(quoted(c)).alias(f"{number}:{c}") for c in frame.columns))

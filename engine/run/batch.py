@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.compile.edge import Way
 from penstock.compile.layout import Layout
 from penstock.plan.node import Node
 from penstock.run import dead_letters
@@ -69,6 +70,7 @@ class Engine:
         self._names = tuple(i.name for i in layout.inputs)
         self._rules = {i.name: Rules.of(i) for i in layout.inputs}
         self._times = {s.name: StepTime.of(s) for s in layout.stages}
+        self._ways = {s: Way.to(s, layout) for s in layout.stages}
         self._steps = Steps(spark, checkpoint, buckets, keep_late)
 
     def process(
@@ -95,7 +97,7 @@ class Engine:
             done, facts = [], known
             for step in self.layout.stages:
                 moment = Moment(batch, wall_us, self.clock, self._rules, self._times, self._names, facts)
-                done.append(self._steps.run(step, reading, moment, self.manifest, self.layout.tapped(step)))
+                done.append(self._steps.run(step, reading, moment, self.manifest, self._ways[step]))
                 facts += done[-1].facts
             counters = self.counters()
             letters = self._letters(batch, done, reading, counters)
@@ -119,7 +121,7 @@ class Engine:
     def _letters(self, batch: int, done: list[Done], reading: Reading, counters: Counters) -> pa.Table:
         """The dead letters; where nobody takes them the job stops here, before anything is written."""
         bad = [d.bad for d in done if d.bad is not None] + reading.bad()
-        found = [dead_letters.from_bad(table, batch, self._names) for table in bad]
+        found = [dead_letters.from_bad(texts, batch) for texts in bad]
         for step, d in zip(self.layout.stages, done, strict=True):
             if step.late == "dead_letter" and d.late is not None:
                 found.append(dead_letters.from_late(d.late, batch, d.step, self._names))

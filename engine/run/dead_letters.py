@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.compile.failures import refusal
 from penstock.plan.errors import BadRowError
 from penstock.sources.base import PLACE
 from penstock.state.edge import INPUT, TIME
@@ -24,19 +25,10 @@ SCHEMA = pa.schema(
 )
 
 
-def from_bad(bad: pa.Table, batch: int, inputs: tuple[str, ...]) -> pa.Table:
-    """Rows that were refused where they came in."""
-    names = pa.array([inputs[i] for i in bad["input"].to_pylist()], pa.string())
-    rows = bad.num_rows
-    columns = [
-        pa.repeat(batch, rows),
-        bad["reason"],
-        names,
-        pa.nulls(rows, pa.string()),
-        bad["place"],
-        bad["row"],
-    ]
-    return pa.table([c.cast(f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+def from_bad(bad: pa.Array, batch: int) -> pa.Table:
+    """Rows that were refused where they came in, each as the JSON that says why."""
+    letters = [{"batch": batch, **json.loads(text)} for text in bad.to_pylist()]
+    return pa.Table.from_pylist(letters, schema=SCHEMA)
 
 
 def from_late(late: pa.Table, batch: int, step: str, inputs: tuple[str, ...]) -> pa.Table:
@@ -61,10 +53,4 @@ def _told(value: Any) -> str:
 
 def stop(letters: pa.Table) -> BadRowError:
     """The error for a job that has nowhere to send its dead letters."""
-    first = letters.slice(0, 1).to_pylist()[0]
-    where = f"the step {first['step']!r}" if first["reason"] == "late" else f"the input {first['input']!r}"
-    more = f" ({letters.num_rows - 1} more in this batch)" if letters.num_rows > 1 else ""
-    return BadRowError(
-        f"{where} has a row that cannot be used ({first['reason']}), from {first['place'] or 'an unknown place'}: "
-        f"{first['row']}{more}. Correct it, or send such rows somewhere with job.dead_letters(...)."
-    )
+    return BadRowError(refusal(letters.slice(0, 1).to_pylist()[0], letters.num_rows - 1))

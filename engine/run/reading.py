@@ -45,7 +45,7 @@ class Reading:
 
     def _watched(self, node: Node, frame: DataFrame) -> DataFrame:
         read = self.layout.reads(node)
-        if len(read) == 1 and self.layout.taps[read[0]] is None:
+        if len(read) == 1 and self.layout.taps[read[0]] is None and TIME in frame.columns:
             seen = self._observations[read[0]] = Observation()
             good = F.col(BAD).isNull() if BAD in frame.columns else F.lit(True)
             newest = F.max(F.when(good, F.col(TIME)))
@@ -101,14 +101,13 @@ class Reading:
         frame = self._frames[node] if node in self._frames else frame_of(self.spark, self._tables[node])
         return timed(node, frame) if isinstance(node, WindowAggregate) else frame.drop(INPUT)
 
-    def bad(self) -> list[pa.Table]:
-        """The bad rows of inputs that no step reads."""
+    def bad(self) -> list[pa.ChunkedArray]:
+        """The bad rows of inputs that no step reads, as JSON."""
         found = []
         for node, frame in self._given.items():
             if isinstance(node, Input) and self.layout.taps[node] is None and BAD in frame.columns:
-                refused = frame.where(F.col(BAD).isNotNull())
-                found.append(refused.select(F.col(INPUT).alias("input"), f"{BAD}.*").toArrow())
-        return [table for table in found if table.num_rows]
+                found.append(frame.where(f"{BAD} IS NOT NULL").select(BAD).toArrow()[BAD])
+        return [texts for texts in found if len(texts)]
 
     def observed(self, read: Collection[str]) -> Facts:
         """How far the inputs have come that no step reads; ``read`` are the outputs whose rows all went by."""

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 
-from penstock.compile.edge import Edge, compile_edge, packed_frame
+from penstock.compile.edge import Edge, Way, compile_edge, packed_frame
 from penstock.compile.finish import finished, renamed
 from penstock.compile.types import frame_of, spark_schema
 from penstock.run.partitions import landing
@@ -49,7 +49,7 @@ class Done:
     facts: Facts
     reports: tuple[Report, ...]
     late: pa.Table | None
-    bad: pa.Table | None
+    bad: pa.ChunkedArray | None
 
 
 class Steps:
@@ -70,21 +70,21 @@ class Steps:
         reading: Reading,
         moment: Moment,
         manifest: Manifest | None,
-        taps: frozenset[int],
+        way: Way,
     ) -> Done:
-        """Run a step and put its results with the batch's rows; ``taps`` are the inputs that it counts."""
+        """Run a step and put its results with the batch's rows; ``way`` is how they come to it."""
         frame = None
         if node not in self._edges or not reading.is_empty(node.upstream):
             frame = reading.edge(node.upstream)
             if node not in self._edges:
                 self._edges[node] = compile_edge(node, frame, self._buckets)
         edge = self._edges[node]
-        stage = self._stage(edge, moment, manifest)
+        stage = self._stage(edge, moment, manifest, way)
         keep_late = self._keep_late or node.late != "drop"
         if frame is None or reading.is_empty(node.upstream):
             ran = run_here(stage, [])
         else:
-            packed = packed_frame(edge, frame, moment.batch, stage.previous_us, taps, keep_late)
+            packed = packed_frame(edge, frame, moment.batch, stage.previous_us, way, keep_late)
             if reading.is_here(node.upstream):
                 ran = run_here(stage, [packed.toArrow()])
             else:
@@ -101,12 +101,12 @@ class Steps:
             frame.unpersist()
         self._held.clear()
 
-    def _stage(self, edge: Edge, moment: Moment, manifest: Manifest | None) -> Stage:
+    def _stage(self, edge: Edge, moment: Moment, manifest: Manifest | None, way: Way) -> Stage:
         name = edge.node.name
         sets = manifest.steps.get(name, {}) if manifest else {}
         wakes = manifest.body["wakes"].get(name, {}) if manifest else {}
         told = {int(bucket): wake for bucket, wake in wakes.items()}
-        return Stage(name, edge.kernel, self._buckets, self._files, sets, told, moment)
+        return Stage(name, edge.kernel, self._buckets, self._files, sets, told, moment, way.only_input)
 
     def _put(self, edge: Edge, reading: Reading, main: pa.Table | None) -> None:
         """The results as tables of this process: most need nothing more than their names."""

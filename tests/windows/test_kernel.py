@@ -15,7 +15,7 @@ from penstock.plan.durations import BEGINNING_US, END_US
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, StepClock
-from penstock.windows.aggregate import make
+from penstock.windows.aggregates.registry import make
 from penstock.windows.kernel import Measure, WindowKernel
 from penstock.windows.shapes import Aligned
 

@@ -12,17 +12,17 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.windows.averages import make_average
-from penstock.windows.collected import make_collect, make_collect_distinct
-from penstock.windows.counts import make_count
-from penstock.windows.distinct import make_count_distinct
-from penstock.windows.extremes import make_extreme
-from penstock.windows.moments import make_deviation
-from penstock.windows.ordering import Order
-from penstock.windows.percentiles import make_percentile
-from penstock.windows.picks import make_pick, make_pick_by
-from penstock.windows.reduction import Bounds
-from penstock.windows.sums import make_sum
+from penstock.windows.aggregates.averages import make_average
+from penstock.windows.aggregates.collected import make_collect, make_collect_distinct
+from penstock.windows.aggregates.counts import make_count
+from penstock.windows.aggregates.distinct import make_count_distinct
+from penstock.windows.aggregates.extremes import make_extreme
+from penstock.windows.aggregates.moments import make_deviation
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.percentiles import make_percentile
+from penstock.windows.aggregates.picks import make_pick, make_pick_by
+from penstock.windows.aggregates.reduction import Bounds
+from penstock.windows.aggregates.sums import make_sum
 
 __all__ = ["Aggregate", "Order", "make", "KERNEL_AGGREGATES"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.windows.buffers import Numbers, column_of, flags, numbers, taking_part, whole
-from penstock.windows.codes import bounds
-from penstock.windows.doubles import doubles, is_number
-from penstock.windows.lists import flat_values, joined, list_column, list_of, list_result, owners, singletons
-from penstock.windows.ordering import Order
-from penstock.windows.reduction import Bounds
+from penstock.windows.aggregates.buffers import Numbers, column_of, flags, numbers, taking_part, whole
+from penstock.windows.aggregates.codes import bounds
+from penstock.windows.aggregates.doubles import doubles, is_number
+from penstock.windows.aggregates.lists import flat_values, joined, list_column, list_of, list_result, owners, singletons
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.reduction import Bounds
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.plan.errors import RunError
-from penstock.windows.aggregate import KERNEL_AGGREGATES, Order, make
+from penstock.windows.aggregates.registry import KERNEL_AGGREGATES, Order, make
 
 WIDE = Context(prec=120, rounding=ROUND_HALF_UP)
 NAN, INF = float("nan"), float("inf")

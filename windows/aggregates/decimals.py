@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.plan.errors import RunError
-from penstock.windows.buffers import column_of, filled, numbers, relabelled, taking_part, validity, whole
-from penstock.windows.ordering import Order
-from penstock.windows.reduction import Bounds, reduce_ranges
-from penstock.windows.wide import sum_words
+from penstock.windows.aggregates.buffers import column_of, filled, numbers, relabelled, taking_part, validity, whole
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.reduction import Bounds, reduce_ranges
+from penstock.windows.aggregates.wide import sum_words
 
 WIDEST = 38
 # the thread's own decimal context has fewer digits than a decimal can

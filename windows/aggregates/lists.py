@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.windows.buffers import Flags
-from penstock.windows.codes import bounds, entries
-from penstock.windows.reduction import Bounds, gather
+from penstock.windows.aggregates.buffers import Flags
+from penstock.windows.aggregates.codes import bounds, entries
+from penstock.windows.aggregates.reduction import Bounds, gather
 
 Owners = npt.NDArray[np.int64]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.windows.buffers import column_of, filled, validity
-from penstock.windows.ordering import narrow
+from penstock.windows.aggregates.buffers import column_of, filled, validity
+from penstock.windows.aggregates.ordering import narrow
 
 # whole numbers up to here, and powers of ten up to there, are doubles exactly
 EXACT_WHOLE = 2**53

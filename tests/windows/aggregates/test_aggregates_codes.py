@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.windows.codes import codes, first_of_each
+from penstock.windows.aggregates.codes import codes, first_of_each
 
 NAN = float("nan")
 floats = st.sampled_from([0.0, -0.0, 1.5, NAN, -NAN])

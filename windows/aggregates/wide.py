@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.windows.ordering import narrow
-from penstock.windows.reduction import Bounds, add_ranges
+from penstock.windows.aggregates.ordering import narrow
+from penstock.windows.aggregates.reduction import Bounds, add_ranges
 
 Words = npt.NDArray[np.int64]
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.plan.errors import RunError
-from penstock.windows.aggregate import KERNEL_AGGREGATES, Aggregate, Order, make
-from penstock.windows.reduction import add_ranges, reduce_ranges, tiles
+from penstock.windows.aggregates.reduction import add_ranges, reduce_ranges, tiles
+from penstock.windows.aggregates.registry import KERNEL_AGGREGATES, Aggregate, Order, make
 
 LONG_MAX, DECIMAL_MAX, DECIMAL_MIN = 2**63 - 1, Decimal(10**38 - 1), Decimal(1 - 10**38)
 LONG, DOUBLE, GREAT = pa.int64(), pa.float64(), pa.decimal128(38, 0)

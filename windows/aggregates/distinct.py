@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.windows.buffers import column_of, flags, taking_part, whole
-from penstock.windows.codes import bounds, codes_within, first_of_each
-from penstock.windows.lists import flat_values, joined, list_column, owners, singletons
-from penstock.windows.ordering import Order
-from penstock.windows.reduction import Bounds
+from penstock.windows.aggregates.buffers import column_of, flags, taking_part, whole
+from penstock.windows.aggregates.codes import bounds, codes_within, first_of_each
+from penstock.windows.aggregates.lists import flat_values, joined, list_column, owners, singletons
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.reduction import Bounds
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.windows.buffers import column_of, flags, taking_part, whole
-from penstock.windows.ordering import ORDER_TYPES, Keys, Order, order_keys, orderable, sort_keys
-from penstock.windows.reduction import Bounds, winners
+from penstock.windows.aggregates.buffers import column_of, flags, taking_part, whole
+from penstock.windows.aggregates.ordering import ORDER_TYPES, Keys, Order, order_keys, orderable, sort_keys
+from penstock.windows.aggregates.reduction import Bounds, winners
 
 
 @dataclass(frozen=True)

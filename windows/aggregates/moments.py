@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.windows.buffers import column_of, filled, numbers, taking_part, validity, whole
-from penstock.windows.doubles import doubles, is_number
-from penstock.windows.ordering import Order
-from penstock.windows.reduction import Bounds, gather, reduce_ranges
+from penstock.windows.aggregates.buffers import column_of, filled, numbers, taking_part, validity, whole
+from penstock.windows.aggregates.doubles import doubles, is_number
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.reduction import Bounds, gather, reduce_ranges
 
 
 @dataclass(frozen=True)

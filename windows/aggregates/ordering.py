@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.windows.buffers import column_of, numbers, storage
+from penstock.windows.aggregates.buffers import column_of, numbers, storage
 
 Keys = npt.NDArray[np.int64]
 

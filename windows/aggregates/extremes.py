@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.windows.buffers import (
+from penstock.windows.aggregates.buffers import (
     Numbers,
     column_of,
     filled,
@@ -19,8 +19,8 @@ from penstock.windows.buffers import (
     validity,
     whole,
 )
-from penstock.windows.ordering import Order, orderable, sort_keys
-from penstock.windows.reduction import Bounds, reduce_ranges, winners
+from penstock.windows.aggregates.ordering import Order, orderable, sort_keys
+from penstock.windows.aggregates.reduction import Bounds, reduce_ranges, winners
 
 
 @dataclass(frozen=True)

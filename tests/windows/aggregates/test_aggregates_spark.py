@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
 from penstock.run import java
-from penstock.windows.aggregate import Aggregate, Order, make
+from penstock.windows.aggregates.registry import Aggregate, Order, make
 
 NAN, INF = float("nan"), float("inf")
 UTC = timezone.utc

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.windows.buffers import column_of, flags, numbers, validity, whole
-from penstock.windows.ordering import Order
-from penstock.windows.reduction import Bounds, add_ranges
+from penstock.windows.aggregates.buffers import column_of, flags, numbers, validity, whole
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.reduction import Bounds, add_ranges
 
 
 @dataclass(frozen=True)

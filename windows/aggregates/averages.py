@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.windows.buffers import whole
-from penstock.windows.counts import Count
-from penstock.windows.decimals import DecimalSum
-from penstock.windows.ordering import Order
-from penstock.windows.reduction import Bounds
-from penstock.windows.sums import FloatSum, IntegerSum, make_sum
+from penstock.windows.aggregates.buffers import whole
+from penstock.windows.aggregates.counts import Count
+from penstock.windows.aggregates.decimals import DecimalSum
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.reduction import Bounds
+from penstock.windows.aggregates.sums import FloatSum, IntegerSum, make_sum
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.plan.errors import RunError
-from penstock.windows.buffers import (
+from penstock.windows.aggregates.buffers import (
     Flags,
     column_of,
     filled,
@@ -21,10 +21,10 @@ from penstock.windows.buffers import (
     validity,
     whole,
 )
-from penstock.windows.decimals import DecimalSum
-from penstock.windows.ordering import Order
-from penstock.windows.reduction import Bounds, reduce_ranges
-from penstock.windows.wide import sum_longs
+from penstock.windows.aggregates.decimals import DecimalSum
+from penstock.windows.aggregates.ordering import Order
+from penstock.windows.aggregates.reduction import Bounds, reduce_ranges
+from penstock.windows.aggregates.wide import sum_longs
 
 
 def any_in_range(column: pa.Array, lo: Bounds, hi: Bounds) -> Flags | None:
