@@ -184,6 +184,12 @@ class Job:
                 f"output {output.name!r}: the job has an output of that name already "
                 f"({self._outputs[output.name].written_at}); give one another name=. ({written_at()})"
             )
+        shared = [o for o in self.outputs if o.sink == output.sink and o.sink.transactional]
+        if shared:
+            raise PlanError(
+                f"output {output.name!r}: {sink.describe()} is the output {shared[0].name!r} already "
+                f"({shared[0].written_at}); give it another place. ({written_at()})"
+            )
         check_names((*self.outputs, output))
         if output.name == "dead_letters":
             raise PlanError(f"output 'dead_letters': that name is for job.dead_letters(...). ({written_at()})")

@@ -195,7 +195,9 @@ def with_columns(upstream: Node, columns: dict[str, str]) -> Node:
         e = Expression(check_name(name, step), check(text, upstream.columns, step))
         _keep_time(upstream, e, "with_columns")
         added.append(e)
-    return WithColumns(upstream, tuple(added))
+    node = WithColumns(upstream, tuple(added))
+    check_unique(node.columns.names, "with_columns")
+    return node
 
 
 def _keep_time(upstream: Node, e: Expression, step: str) -> None:

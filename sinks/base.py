@@ -89,6 +89,11 @@ class Owner:
     checkpoint: str
     epoch: int
     committed: int  # the newest batch in the manifest, -1 before the first
+    new: frozenset[str] = frozenset()  # outputs that no committed batch has written: they begin now
+
+    def committed_to(self, output: str) -> int:
+        """The newest batch that an output must hold, -1 when it is new."""
+        return -1 if output in self.new else self.committed
 
 
 class Writer(ABC):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.plan.errors import PlanError, SinkError
 from penstock.plan.written import written_at
-from penstock.sinks import refusals
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 
 if TYPE_CHECKING:
@@ -70,8 +69,12 @@ class CallWriter(Writer):
             assert isinstance(target.sink, CallFunction)
             frame = frame_of(target, changes[target.output])
             next_move = "See to what the function needs, and start the job again: the batch comes again."
-            with refusals.environment([target], target.sink.place, next_move):
+            try:
                 target.sink.function(frame, batch)
+            except Exception as error:  # a user's function may raise anything
+                said = f"{type(error).__name__}: {error}"
+                where = f"{target.sink.describe()} failed in batch {batch}: {said}"
+                raise SinkError(f"output {target.output!r}: {where}. {next_move}") from error
             if target is self.targets[0]:
                 self.worst_moment()
         return True

@@ -118,7 +118,7 @@ class MemoryWriter(Writer):
     def _keyed(self, batch: int, rows: Rows) -> dict[str, dict[str, Any]]:
         """Rows by the text of their key: NaN does not equal itself, and a list has no hash."""
         table = rows.to_arrow()
-        listed = table.cast(in_utc(table.schema)).to_pylist()
+        listed = table.cast(in_utc(table.schema)).to_pylist(maps_as_pydicts="strict")
         if not self.target.key:
             return {f"{batch} {at}": row for at, row in enumerate(listed)}
         return {repr([row[name] for name in self.target.key]): row for row in listed}
@@ -137,7 +137,7 @@ def take(label: str, target: Target, owner: Owner) -> Contents:
     contents = CONTENTS.get(label)
     if contents is not None and is_same(contents, target, owner) and contents.owner.epoch > owner.epoch:
         raise refusals.fenced(target, owner, place, contents.owner.epoch)
-    if owner.committed < 0:
+    if owner.committed_to(target.output) < 0:
         contents = CONTENTS[label] = Contents(owner, target.output)
     if contents is None:
         raise refusals.gone(target, owner, place)

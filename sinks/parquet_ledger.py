@@ -54,7 +54,7 @@ class ParquetLedger:
     def _check_owner(self) -> None:
         me = {"job": self.owner.job, "output": self.target.output, "checkpoint": self.owner.checkpoint}
         file = self.home / "owner.json"
-        if self.owner.committed >= 0 and not (file.exists() and self._newest() >= 0):
+        if self.owner.committed_to(self.target.output) >= 0 and not (file.exists() and self._newest() >= 0):
             raise refusals.gone(self.target, self.owner, str(self.directory))
         if not file.exists():
             self._refuse_strangers()

@@ -41,7 +41,7 @@ def claim(connection: sqlite3.Connection, target: Target, table: str, owner: Own
     there = columns(connection, table)
     place = f"table {table!r} in {place}"
     if entry is None:
-        if owner.committed >= 0:
+        if owner.committed_to(target.output) >= 0:
             raise refusals.gone(target, owner, place)
         if there:
             raise SinkError(
@@ -55,9 +55,9 @@ def claim(connection: sqlite3.Connection, target: Target, table: str, owner: Own
         )
         return
     check(entry, target, owner, place)
-    if not there and max(entry.batch, owner.committed) >= 0:
+    if not there and max(entry.batch, owner.committed_to(target.output)) >= 0:
         raise refusals.gone(target, owner, place)
-    if entry.batch < owner.committed:
+    if entry.batch < owner.committed_to(target.output):
         raise SinkError(
             f"output {target.output!r}: {place} stands at batch {entry.batch}, but job {owner.job!r} "
             f"(checkpoint {owner.checkpoint}) has written batch {owner.committed}: it is an older copy. "

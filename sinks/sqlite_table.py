@@ -82,8 +82,9 @@ class SqliteWriter(Writer):
         self.targets = targets
         self.owner = owner
         self._refuse_shared_tables()
-        if owner.committed >= 0 and not database.exists():
-            raise refusals.gone(targets[0], owner, str(database))
+        held = [t for t in targets if owner.committed_to(t.output) >= 0]
+        if held and not database.exists():
+            raise refusals.gone(held[0], owner, str(database))
         with self._environment():
             database.parent.mkdir(parents=True, exist_ok=True)
             with self._transaction("rwc") as connection:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from penstock.plan.errors import PlanError, RunError
+from penstock.plan.expressions import quoted
 from penstock.plan.schemas import schema as read_schema
 from penstock.plan.written import written_at
 from penstock.sources.base import MALFORMED, PLACE, Source
@@ -56,7 +57,7 @@ class Files(Source):
             permissive = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, **dict(self.options)}
             frame = reader.options(**permissive).schema(struct).format(self.format).load(self.path)
             malformed = F.col(f"`{MALFORMED}`")
-        columns = [F.col(f"`{name}`") for name in self.declared.names]
+        columns = [F.col(quoted(name)) for name in self.declared.names]
         return frame.select(*columns, malformed, F.col("_metadata.file_path").alias(PLACE))
 
     def _check_there(self) -> None:

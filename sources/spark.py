@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.plan.errors import PlanError
+from penstock.plan.expressions import quoted
 from penstock.plan.schemas import schema as read_schema
 from penstock.plan.written import written_at
 from penstock.sources.base import Source
@@ -35,7 +36,7 @@ class Spark(Source):
         frame = self.function(spark)
         if self.declared is None:
             return frame
-        return frame.select(*(f"`{name}`" for name in self.declared.names))
+        return frame.select(*map(quoted, self.declared.names))
 
 
 def spark(function: Callable[[SparkSession], DataFrame], schema: Any = None) -> Spark:

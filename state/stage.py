@@ -39,11 +39,12 @@ class Moment:
     times: Mapping[str, StepTime]
     inputs: tuple[str, ...]
     known: Facts = field(default_factory=Facts)  # what the driver knows already of this batch
+    used: Mapping[str, int | None] = field(default_factory=dict)  # the marks of the steps that have run in it
 
     def moved(self, facts: Facts) -> Clock:
         """The clock after the batch, as every bucket computes it for itself."""
         newest = {self.inputs[i]: partitions for i, partitions in (self.known + facts).newest.items()}
-        return self.clock.moved(self.rules, self.times, newest, self.wall_us)
+        return self.clock.moved(self.rules, self.times, newest, self.wall_us, self.used)
 
 
 @dataclass(frozen=True)

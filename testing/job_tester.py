@@ -21,10 +21,9 @@ from penstock.plan.errors import PenstockError, PlanError
 from penstock.plan.node import Node
 from penstock.run import dead_letters
 from penstock.run.batch import BatchReport, Engine
-from penstock.run.clock import watermark
-from penstock.run.outlets import Outlets, targets_of
+from penstock.run.outlets import Outlets, owner_of, targets_of
 from penstock.run.session import session
-from penstock.sinks.base import Owner, Target
+from penstock.sinks.base import Target
 from penstock.state.checkpoint import Checkpoint
 from penstock.testing.pushed import as_micros, encoded, pushed_frame
 from penstock.testing.recording import Recordings, RecordingSink, Row, rows_of
@@ -113,11 +112,9 @@ class JobTester:
         checkpoint.verify()
         checkpoint.sweep_orphans()
         epoch = checkpoint.take_epoch()
-        latest = checkpoint.latest()
         sink = RecordingSink(self._recordings)
         targets = [Target(t.output, sink, t.key) for t in targets_of(self.job)]
-        owner = Owner(self.job.name, checkpoint.id, epoch, latest.batch if latest else -1)
-        outlets = Outlets(targets, owner)
+        outlets = Outlets(targets, owner_of(self.job, checkpoint, epoch))
         return Engine(
             self._layout,
             self._spark,
@@ -182,7 +179,7 @@ class JobTester:
         engine = self._engine
         if engine is None:
             raise JobCrashed("the job has crashed; call restart() first.")
-        mark = watermark(engine.clock.inputs.values())
+        mark = engine.clock.watermark_us
         return None if mark is None else EPOCH + timedelta(microseconds=mark)
 
     def crash(self, point: str) -> None:

@@ -46,6 +46,8 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if hasattr(value, "item") and hasattr(value, "dtype"):
+        return _plain(value.item())  # a NumPy number
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set):
@@ -60,6 +62,8 @@ def as_micros(time: str | datetime, step: str) -> int:
             time = datetime.fromisoformat(time.strip().replace("Z", "+00:00"))
         except ValueError:
             raise PlanError(f"{step}: {time!r} is no time; write it as '2026-01-01 10:00:00'.") from None
+    if not isinstance(time, datetime):
+        raise PlanError(f"{step}: {time!r} is no time; write it as '2026-01-01 10:00:00', or give a datetime.")
     aware = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
     return (aware - EPOCH) // timedelta(microseconds=1)
 

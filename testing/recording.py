@@ -113,7 +113,9 @@ class RecordingWriter(Writer):
 
 def rows_of(table: Any) -> list[Row]:
     """Rows as dicts; times as aware UTC ``datetime``."""
-    return [{name: _read_back(value) for name, value in row.items()} for row in table.to_pylist()]
+    return [
+        {name: _read_back(value) for name, value in row.items()} for row in table.to_pylist(maps_as_pydicts="strict")
+    ]
 
 
 def _read_back(value: Any) -> Any:

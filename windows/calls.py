@@ -78,6 +78,8 @@ def read_aggregate(name: str, text: str, columns: Columns, keys: tuple[str, ...]
     (['sum', 'count'], 's / n')
     """
     tree = parse(text, step)
+    if isinstance(tree, exp.Alias):
+        raise PlanError(f"{step}: the name stands before the '='; leave 'as {tree.alias}' out. ({written_at()})")
     for used in names_in(tree):
         if used not in ("window_start", "window_end"):
             columns.require(used, step, any_case=True)
@@ -97,9 +99,19 @@ def read_aggregate(name: str, text: str, columns: Columns, keys: tuple[str, ...]
         else:
             i += 1
     around.append(text[begin:])
+    for call in calls:
+        _check_fractions(call, step)
     found = Aggregate(name, text, tuple(calls), tuple(around))
     _check_around(found, tree, keys, step)
     return found
+
+
+def _check_fractions(call: Call, step: str) -> None:
+    if call.name in ("percentile", "percentile_cont", "percentile_disc") and call.arguments:
+        given = parse(call.arguments[-1 if call.name == "percentile" else 0], step)
+        for number in given.find_all(exp.Literal) if isinstance(given, exp.Literal | exp.Array) else ():
+            if number.is_number and float(number.name) > 1:
+                raise PlanError(f"{step}: {number.name} is no fraction; the 95th percentile is 0.95. ({written_at()})")
 
 
 def _check_around(aggregate: Aggregate, tree: exp.Expr, keys: tuple[str, ...], step: str) -> None:

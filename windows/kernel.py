@@ -18,6 +18,8 @@ from penstock.windows.aggregates.registry import Aggregate, Order
 from penstock.windows.shapes import Aligned, Ints
 
 SLICE = "slice_us"
+WINDOW_START = "__ps_window_start"
+WINDOW_END = "__ps_window_end"
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
@@ -127,14 +129,14 @@ class WindowKernel:
             members = gather(found.low, found.high)
             window = np.repeat(np.arange(len(found.low)), found.high - found.low)
             columns = [rows[c].take(pa.array(members)) for c in (*self.keys, *self.carried)]
-            names = ["window_start", "window_end", *self.keys, *self.carried]
+            names = [WINDOW_START, WINDOW_END, *self.keys, *self.carried]
             return pa.table([start.take(pa.array(window)), end.take(pa.array(window)), *columns], names=names)
         results, states = [], iter(self._states(rows))
         for measure in self.measures:
             own = [next(states) for _ in measure.aggregate.state_types()]
             results.append(measure.aggregate.finish(measure.aggregate.merge(own, found.low, found.high)))
         keys = [rows[k].take(pa.array(found.low)) for k in self.keys]
-        names = ["window_start", "window_end", *self.keys, *(f"result_{i}" for i in range(len(results)))]
+        names = [WINDOW_START, WINDOW_END, *self.keys, *(f"__ps_result_{i}" for i in range(len(results)))]
         return pa.table([start, end, *keys, *results], names=names)
 
     def _groups(self, rows: pa.Table) -> Ints:

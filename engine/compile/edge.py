@@ -17,13 +17,13 @@ from penstock.compile.failures import root_cause
 from penstock.compile.layout import Layout
 from penstock.compile.rows import visible
 from penstock.plan.errors import PlanError
-from penstock.plan.expressions import names_in, parse, quoted
+from penstock.plan.expressions import column_of, names_in, parse, quoted
 from penstock.plan.text import where_written
 from penstock.sources.base import PARTITION, PLACE, POSITION
 from penstock.state.edge import BAD, BUCKET, CLOCK, INPUT, KEEP, LATE, TIME
 from penstock.windows.aggregates.registry import Aggregate, make
 from penstock.windows.calls import Call
-from penstock.windows.kernel import Measure, WindowKernel
+from penstock.windows.kernel import WINDOW_END, WINDOW_START, Measure, WindowKernel
 from penstock.windows.node import WindowAggregate
 
 # where a row stands in time, and the types of that
@@ -56,17 +56,26 @@ class Edge:
     carried_types: tuple[pa.DataType, ...]
     reads: tuple[str, ...]  # the users' columns of the frame that feeds it
 
+    def layout(self) -> dict[str, str]:
+        """The columns that the step keeps and their types: state of another layout cannot be read."""
+        kept = dict(zip(self.node.keys, map(str, self.key_types), strict=True))
+        for call, measure in zip(self.calls, self.kernel.measures, strict=True):
+            types = ", ".join(map(str, measure.aggregate.state_types()))
+            kept[f"{call.name}({', '.join(call.arguments)})"] = types
+        carried = carried_names(self.node, list(self.reads)) if self.kernel.carried else []
+        return kept | dict(zip(carried, map(str, self.carried_types), strict=False))
+
     @property
     def results(self) -> pa.Schema:
         """The columns that the kernel gives."""
         stamp = pa.timestamp("us", tz="UTC")
         fields = [
-            ("window_start", stamp),
-            ("window_end", stamp),
+            (WINDOW_START, stamp),
+            (WINDOW_END, stamp),
             *zip(self.kernel.keys, self.key_types, strict=True),
         ]
         if self.kernel.partial:
-            fields += [(f"result_{i}", m.aggregate.result_type) for i, m in enumerate(self.kernel.measures)]
+            fields += [(f"__ps_result_{i}", m.aggregate.result_type) for i, m in enumerate(self.kernel.measures)]
         else:
             fields += zip(self.kernel.carried, self.carried_types, strict=True)
         return pa.schema([pa.field(name, kind) for name, kind in fields])
@@ -82,7 +91,7 @@ def compile_edge(node: WindowAggregate, frame: DataFrame, buckets: int) -> Edge:
 
 def _compile_edge(node: WindowAggregate, frame: DataFrame, buckets: int) -> Edge:
     columns: dict[str, str] = {}
-    keys = tuple(f"key_{i}" for i in range(len(node.keys)))
+    keys = tuple(f"__ps_key_{i}" for i in range(len(node.keys)))
     for key, name in zip(keys, node.keys, strict=True):
         columns[key] = _grouping(frame, name)
     hashed = f"cast(pmod(xxhash64({', '.join(columns.values())}), {buckets}) as int)" if keys else "0"
@@ -128,16 +137,24 @@ def _measures(node: WindowAggregate, frame: DataFrame, columns: dict[str, str]) 
         aggregate: Aggregate | None = make(call.name, _types(frame, texts), call.distinct, options)
         if aggregate is None:
             return None
-        added.update(zip(names, texts, strict=True))
+        asked = [c for c in (KEEP if KEEP in frame.columns else None, call.where and f"({call.where}\n)") if c]
+        added.update(zip(names, (_only_where(text, asked) for text in texts), strict=True))
         mask = None
         if call.where is not None:
             mask = f"argument_{len(added)}"
-            added[mask] = f"coalesce(({call.where}), false)"
+            added[mask] = f"coalesce({_only_where(call.where, asked[:-1])}\n, false)"
         found[call] = Measure(aggregate, names, mask)
     if not all(a.ours for a in node.aggregates):
         return None
     columns.update(added)
     return found
+
+
+def _only_where(text: str, conditions: list[str]) -> str:
+    """The text, looked at only where the conditions hold: an argument that is not asked for must not fail."""
+    if not conditions or column_of(text) is not None:
+        return text
+    return f"CASE WHEN {' AND '.join(conditions)} THEN {text}\n END"  # a new line: the text may end in a comment
 
 
 def _read(call: Call) -> tuple[list[str], dict[str, Any]] | None:
@@ -184,7 +201,7 @@ def _fractions(text: str) -> tuple[tuple[float, ...], bool] | None:
 
 def _carry_rows(node: WindowAggregate, frame: DataFrame, columns: dict[str, str]) -> tuple[str, ...]:
     """Carry what the aggregates read, for Spark to finish when the window closes."""
-    carried = {f"carried_{i}": quoted(c) for i, c in enumerate(carried_names(node, visible(frame)))}
+    carried = {f"__ps_carried_{i}": quoted(c) for i, c in enumerate(carried_names(node, visible(frame)))}
     carried |= {c: c for c in ORDER}
     columns.update(carried)
     return tuple(carried)
@@ -203,7 +220,7 @@ def packed_frame(
     present = frame.columns
     taps = way.taps
     if edge.kernel.ordered or not edge.kernel.partial:
-        frame = _ordered(frame, batch)
+        frame = ordered(frame, batch)
     columns = {**edge.columns, TIME: TIME}
     if CLOCK in present:
         columns[CLOCK] = f"coalesce({CLOCK}, 0)"
@@ -226,10 +243,10 @@ def packed_frame(
         fields = ", ".join(f"CASE WHEN {is_late} THEN {quoted(c)} END AS {quoted(c)}" for c in names)
         columns[LATE] = f"CASE WHEN {is_late} THEN struct({fields}) END"
     # as text: Spark reads a line faster than we can build its tree call by call
-    return frame.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in columns.items()))
+    return frame.selectExpr(*(f"{text}\n AS {quoted(name)}" for name, text in columns.items()))
 
 
-def _ordered(frame: DataFrame, batch: int) -> DataFrame:
+def ordered(frame: DataFrame, batch: int) -> DataFrame:
     """The order of arrival, where the source does not know it: the batch, then Spark's partition and row."""
     if POSITION in frame.columns:
         return frame

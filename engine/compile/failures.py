@@ -45,6 +45,10 @@ def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
         return BadRowError(refusal(bad_row(text)), java=text)
     found = _step(text, nodes)
     cause = root_cause(error)
+    if cause.startswith("RunError: "):
+        return RunError(cause.removeprefix("RunError: "), java=text)  # ours, from a task: it says where
+    if not isinstance(error, SPARK_ERRORS):
+        cause = f"{type(error).__name__}: {cause}"
     if found is None:
         return RunError(f"the run failed: {cause}", java=text)
     name = step_name(found) or found.describe()

@@ -15,6 +15,7 @@ from penstock.plan.text import where_written
 from penstock.sources.base import PARTITION, POSITION
 from penstock.state.edge import TIME
 from penstock.windows.calls import Aggregate, Call
+from penstock.windows.kernel import WINDOW_END, WINDOW_START
 from penstock.windows.node import WindowAggregate
 
 _ORDER = f"struct({TIME}, {PARTITION}, {POSITION})"
@@ -26,25 +27,31 @@ def renamed(edge: Edge, results: pa.Table) -> pa.Table | None:
     if not edge.kernel.partial or any(set(a.around) != {""} for a in edge.node.aggregates):
         return None
     columns = [*results.columns[:2], *(results[k] for k in edge.kernel.keys)]
-    columns += [results[f"result_{edge.calls.index(a.calls[0])}"] for a in edge.node.aggregates]
+    columns += [results[_places(edge, a)[0]] for a in edge.node.aggregates]
     return pa.table(columns, names=list(edge.node.columns.names))
 
 
 def finished(edge: Edge, results: DataFrame) -> DataFrame:
     """The rows of the window as its readers see them."""
-    node = edge.node
-    frame = results.withColumnsRenamed(dict(zip(edge.kernel.keys, node.keys, strict=True)))
+    node, kernel = edge.node, edge.kernel
+    carried = [c for c in kernel.carried if c.startswith("__ps_carried_")]
+    new = dict(zip(carried, carried_names(node, list(edge.reads)) if carried else [], strict=True))
+    new |= dict(zip(kernel.keys, node.keys, strict=True))
+    for own, shown in ((WINDOW_START, "window_start"), (WINDOW_END, "window_end")):
+        if shown not in new.values():  # a column of the rows themselves goes before the window's own
+            new[own] = shown
+    frame = results.select(*(F.col(c).alias(new.get(c, c)) for c in results.columns))
+    window = [F.col(new.get(WINDOW_START, WINDOW_START)), F.col(new.get(WINDOW_END, WINDOW_END))]
     try:
-        if edge.kernel.partial:
+        if kernel.partial:
             made = [F.expr(a.rebuilt(_places(edge, a))).alias(a.name) for a in node.aggregates]
-            return frame.select("window_start", "window_end", *_keys(node.keys), *made)
-        carried = [c for c in edge.kernel.carried if c.startswith("carried_")]
-        names = carried_names(node, list(edge.reads))
-        frame = frame.withColumnsRenamed(dict(zip(carried, names, strict=True)))
-        texts = [F.expr(a.rebuilt(tuple(map(spark_text, a.calls)))).alias(a.name) for a in node.aggregates]
-        return frame.groupBy("window_start", "window_end", *_keys(node.keys)).agg(*texts)
+            rows = frame.select(*window, *_keys(node.keys), *made)
+        else:
+            texts = [F.expr(a.rebuilt(tuple(map(spark_text, a.calls)))).alias(a.name) for a in node.aggregates]
+            rows = frame.groupBy(*window, *_keys(node.keys)).agg(*texts)
     except (AnalysisException, ParseException) as error:
         raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
+    return rows.toDF(*node.columns.names)
 
 
 def timed(node: WindowAggregate, rows: DataFrame) -> DataFrame:
@@ -68,7 +75,9 @@ def spark_text(call: Call) -> str:
     elif name in ("collect_list", "array_agg") and not call.distinct:
         where = f"({arguments}) IS NOT NULL" + (f" AND ({where})" if where else "")
         listed = f"collect_list(struct({_ORDER} as o, {arguments} as x)) filter (where {where})"
-        return f"transform(array_sort({listed}), e -> e.x)"
+        # by the order alone: the values may be of a type that has none
+        by_order = "(l, r) -> CASE WHEN l.o < r.o THEN -1 WHEN l.o > r.o THEN 1 ELSE 0 END"
+        return f"transform(array_sort({listed}, {by_order}), e -> e.x)"
     text = f"{name}({inside})"
     if call.ignore_nulls and name == call.name:
         text += " ignore nulls"
@@ -78,7 +87,7 @@ def spark_text(call: Call) -> str:
 
 
 def _places(edge: Edge, aggregate: Aggregate) -> tuple[str, ...]:
-    return tuple(f"result_{edge.calls.index(call)}" for call in aggregate.calls)
+    return tuple(f"__ps_result_{edge.calls.index(call)}" for call in aggregate.calls)
 
 
 def _keys(names: tuple[str, ...]) -> list[Column]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.job import Job
-from penstock.operators.rows import Explode, Filter, MapPandas
+from penstock.operators.rows import Explode, Filter, MapPandas, Union
 from penstock.plan.input import Input
 from penstock.plan.node import Node, walk
 from penstock.plan.output import Output
@@ -62,6 +62,17 @@ class Layout:
                 taps[node] = stage
         return taps
 
+    @cached_property
+    def numbers(self) -> dict[Node, int]:
+        """The number by which rows on the way name their input."""
+        return {node: number for number, node in enumerate(self.inputs)}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What Spark reads, in the order in which its log keeps the offsets."""
+        read = self.inputs if self.direct is None else self.reads(self.direct)
+        return (*(i.name for i in read), *(["(ticks)"] if self.needs_ticks else []))
+
     def tapped(self, stage: WindowAggregate) -> frozenset[int]:
         """The numbers of the inputs whose rows are counted and judged on the way to a step."""
         return frozenset(i for i, node in enumerate(self.inputs) if self.taps[node] == stage)
@@ -70,7 +81,7 @@ class Layout:
         """The number of the one input whose rows all come to a step, and are counted there; None when there is none."""
         begins = self.boundaries(stage.upstream)
         taps = self.tapped(stage)
-        if len(begins) != 1 or len(taps) != 1 or self._has(stage.upstream, MapPandas):
+        if len(begins) != 1 or len(taps) != 1 or self._has(stage.upstream, (MapPandas, Explode, Union)):
             return None
         return next(iter(taps))
 

@@ -7,12 +7,13 @@ the frame is *flagged*: filters clear ``KEEP`` instead of dropping, and expressi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,11 +23,11 @@ from pyspark.sql.types import StructField, StructType
 from penstock.compile.failures import root_cause
 from penstock.compile.types import spark_schema
 from penstock.operators.rows import Drop, Explode, Filter, MapPandas, Rename, Select, Union, WithColumns
-from penstock.plan.errors import PlanError, UnsupportedPlanError
+from penstock.plan.errors import PlanError, RunError, UnsupportedPlanError
 from penstock.plan.expressions import column_of, quoted
-from penstock.plan.node import Node
+from penstock.plan.node import Node, step_name, walk
 from penstock.plan.text import where_written
-from penstock.state.edge import BUCKET, INPUT, KEEP, POSITION, TIME
+from penstock.state.edge import BAD, BUCKET, INPUT, KEEP, POSITION, TIME
 
 HIDDEN = "__ps_"
 
@@ -37,6 +38,7 @@ class Frames:
 
     at: Mapping[Node, DataFrame]
     flagged: bool = False
+    numbers: Mapping[Node, int] = field(default_factory=dict)  # of the inputs, as rows name them
 
 
 def compile_node(node: Node, frames: Frames) -> DataFrame:
@@ -61,7 +63,7 @@ def compile_filter(node: Filter, frames: Frames) -> DataFrame:
     frame = compile_node(node.upstream, frames)
     if not frames.flagged:
         return frame.where(F.expr(node.predicate))
-    return frame.withColumn(KEEP, F.coalesce(_guarded(node.predicate, frames), F.lit(False)))
+    return frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(_guarded(node.predicate, frames), F.lit(False)))
 
 
 @compile_rule.register
@@ -84,7 +86,9 @@ def compile_drop(node: Drop, frames: Frames) -> DataFrame:
 
 @compile_rule.register
 def compile_rename(node: Rename, frames: Frames) -> DataFrame:
-    return compile_node(node.upstream, frames).withColumnsRenamed(dict(node.renames))
+    frame, new = compile_node(node.upstream, frames), dict(node.renames)
+    # all at once: one after the other, two names could not change places
+    return frame.select(*(F.col(quoted(c)).alias(new.get(c, c)) for c in frame.columns))
 
 
 @compile_rule.register
@@ -97,14 +101,24 @@ def compile_explode(node: Explode, frames: Frames) -> DataFrame:
         )
     # an empty array keeps its row, flagged as dropped: explode alone would lose its time
     position = f"{HIDDEN}at"
-    opened = frame.select(*every, F.posexplode_outer(_guarded(node.expression.text, frames)).alias(position, name))
-    kept = opened.withColumn(KEEP, F.col(KEEP) & F.col(position).isNotNull()).drop(position)
-    return kept.select(*_visible_first(kept.columns))
+    array = F.expr(f"CASE WHEN {KEEP} THEN {node.expression.text}\n END")
+    opened = frame.select(*every, F.posexplode_outer(array).alias(position, name))
+    kept = opened.withColumn(KEEP, F.col(KEEP) & F.col(position).isNotNull())
+    if INPUT in frame.columns:
+        # a row of the input is counted once, however many elements it has
+        kept = kept.withColumn(INPUT, F.expr(f"CASE WHEN coalesce({position}, 0) = 0 THEN {INPUT} ELSE -1 END"))
+    return kept.select(*_visible_first([c for c in kept.columns if c != position]))
 
 
 @compile_rule.register
 def compile_union(node: Union, frames: Frames) -> DataFrame:
     left, right = compile_node(node.left, frames), compile_node(node.right, frames)
+    twice = sorted(frames.numbers[n] for n in {*walk(node.left)} & {*walk(node.right)} if n in frames.numbers)
+    if twice and frames.flagged:
+        # rows of an input that stands on both sides are counted and judged on the left
+        again = f"{INPUT} IN ({', '.join(map(str, twice))})"
+        changed = {INPUT: f"CASE WHEN {again} THEN -1 ELSE {INPUT} END", BAD: f"CASE WHEN NOT {again} THEN {BAD} END"}
+        right = right.selectExpr(*(f"{changed.get(c, quoted(c))} AS {quoted(c)}" for c in right.columns))
     return left.unionByName(right, allowMissingColumns=True)
 
 
@@ -114,7 +128,8 @@ def compile_map_pandas(node: MapPandas, frames: Frames) -> DataFrame:
     shown = [c for c in frame.columns if not c.startswith(HIDDEN)]
     carried = [StructField(c, frame.schema[c].dataType) for c in frame.columns if c.startswith(HIDDEN)]
     struct = StructType([*spark_schema(node.schema).fields, *carried])
-    work = _pandas_task(node.function, shown, node.time, node.schema, to_arrow_schema(struct))
+    step = f"{step_name(node) or node.describe()} ({node.written_at})"
+    work = _pandas_task(node.function, shown, node.time, node.schema, to_arrow_schema(struct), step)
     return frame.mapInArrow(work, struct)
 
 
@@ -124,12 +139,36 @@ def _pandas_task(
     time: str | None,
     schema: pa.Schema,
     result: pa.Schema,
+    step: str,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The user's function over kept rows.
 
     What it makes of rows cannot be traced back to them. So in a flagged frame the rows as they came go on
-    as dropped ones, which are counted and move time, and what the function makes belongs to no input.
+    as dropped ones, which are counted and move time, and what the function makes belongs to no input. Where
+    the rows do not show their time, it gets the rows of one time after the other: its results have that time.
     """
+
+    def made(rows: pa.Table) -> pa.Table:
+        try:
+            frame = function(rows.select(shown).to_pandas())
+            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+        except Exception as error:  # a user's function may raise anything
+            raise RunError(f"{step}: {type(error).__name__}: {error}") from error
+        if time is not None and table[time].null_count:
+            raise RunError(f"{step}: the function gave a row without its time; it must return {time!r} as it came")
+        count = table.num_rows
+        for name in (c for c in rows.column_names if c.startswith(HIDDEN)):
+            first = rows[name][0]
+            if name == TIME and time is not None:
+                column: Any = table[time].cast(pa.int64())
+            elif name == INPUT:
+                column = pa.array([-1] * count, pa.int32())
+            elif name == POSITION:
+                column = pa.array(range(first.as_py(), first.as_py() + count), pa.int64())
+            else:
+                column = pa.repeat(first, count)
+            table = table.append_column(name, column)
+        return table.select(result.names).cast(result)
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -141,19 +180,11 @@ def _pandas_task(
                 rows = rows.filter(rows[KEEP])
             if not rows.num_rows:
                 continue
-            made = pa.Table.from_pandas(function(rows.select(shown).to_pandas()), schema=schema, preserve_index=False)
-            count = made.num_rows
-            first = {c: rows[c][0] for c in rows.column_names if c.startswith(HIDDEN)}
-            fixed: dict[str, Any] = {
-                TIME: made[time].cast(pa.int64()) if time is not None else None,
-                INPUT: pa.array([-1] * count, pa.int32()),
-            }
-            if POSITION in first:
-                fixed[POSITION] = pa.array(range(first[POSITION].as_py(), first[POSITION].as_py() + count), pa.int64())
-            for name, value in first.items():
-                column = fixed.get(name)
-                made = made.append_column(name, pa.repeat(value, count) if column is None else column)
-            yield from made.select(result.names).cast(result).to_batches()
+            parts = [rows]
+            if time is None and TIME in rows.column_names:
+                parts = [rows.filter(pc.equal(rows[TIME], t)) for t in rows[TIME].unique()]
+            for part in parts:
+                yield from made(part).to_batches()
 
     return work
 
@@ -167,7 +198,7 @@ def _guarded(text: str, frames: Frames) -> Column:
     """The expression, over kept rows only: a dropped row must not divide by its zero."""
     if not frames.flagged or column_of(text) is not None:
         return F.expr(text)
-    return F.expr(f"CASE WHEN {KEEP} THEN {text} END")
+    return F.expr(f"CASE WHEN {KEEP} THEN {text}\n END")  # a new line: the text may end in a comment
 
 
 def hidden(frame: DataFrame) -> list[Column]:

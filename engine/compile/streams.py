@@ -35,7 +35,7 @@ class Streams:
             at: dict[Node, DataFrame] = {
                 node: flagged(frame) if into_a_step else usable_or_stop(frame) for node, frame in taken.items()
             }
-            self.frame = compile_node(layout.direct, Frames(at, flagged=into_a_step))
+            self.frame = compile_node(layout.direct, Frames(at, into_a_step, layout.numbers))
             if not into_a_step:
                 # no step needs their time or their place: what nobody asks for is not computed
                 self.frame = self.frame.select(*map(quoted, visible(self.frame)))

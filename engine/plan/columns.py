@@ -61,9 +61,10 @@ def check_name(name: str, step: str) -> str:
 
 def check_unique(names: Iterable[str], step: str) -> tuple[str, ...]:
     """The names as a tuple, refused when one stands twice."""
-    seen: dict[str, None] = {}
+    seen: dict[str, str] = {}
     for name in names:
-        if name in seen:
-            raise PlanError(f"{step}: the column {name!r} stands twice. ({written_at()})")
-        seen[name] = None
-    return tuple(seen)
+        if name.casefold() in seen:
+            also = "" if seen[name.casefold()] == name else ", to Spark, which does not tell case"
+            raise PlanError(f"{step}: the column {name!r} stands twice{also}. ({written_at()})")
+        seen[name.casefold()] = name
+    return tuple(seen.values())

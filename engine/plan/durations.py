@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 from penstock.plan.errors import PlanError
+from penstock.plan.written import written_at
 
 Duration = str | timedelta
 
@@ -34,37 +35,39 @@ def duration(value: Duration, what: str, *, least_us: int = 0) -> timedelta:
     datetime.timedelta(seconds=5400)
     >>> duration("1 month", "lateness")
     Traceback (most recent call last):
-    penstock.plan.errors.PlanError: lateness='1 month': a month has no fixed length; use days or weeks.
+    penstock.plan.errors.PlanError: lateness='1 month': a month has no fixed length; use days or weeks. (...)
     """
     if isinstance(value, timedelta):
         length = value
     elif isinstance(value, str):
         length = _parse(value, what)
     else:
-        raise PlanError(f"{what}={value!r}: a duration is {_WAYS}.")
+        raise PlanError(f"{what}={value!r}: a duration is {_WAYS}. ({written_at()})")
     if micros(length) < least_us:
         bound = "negative" if least_us == 0 else "zero or negative"
-        raise PlanError(f"{what}={value!r}: may not be {bound}.")
+        raise PlanError(f"{what}={value!r}: may not be {bound}. ({written_at()})")
     return length
 
 
 def _parse(text: str, what: str) -> timedelta:
     if not _WHOLE.fullmatch(text):
-        raise PlanError(f"{what}={text!r}: a duration is {_WAYS}.")
+        raise PlanError(f"{what}={text!r}: a duration is {_WAYS}. ({written_at()})")
     total, sign = 0, 1
     for number, word in _PART.findall(text):
         unit = word[:-1] if word.endswith("s") else word
         if unit in ("month", "year"):
-            raise PlanError(f"{what}={text!r}: a {unit} has no fixed length; use days or weeks.")
+            raise PlanError(f"{what}={text!r}: a {unit} has no fixed length; use days or weeks. ({written_at()})")
         if unit not in _UNITS_US:
-            raise PlanError(f"{what}={text!r}: no such unit {word!r}; there are {', '.join(_UNITS_US)}.")
+            raise PlanError(
+                f"{what}={text!r}: no such unit {word!r}; there are {', '.join(_UNITS_US)}. ({written_at()})"
+            )
         # "-1 hour 30 minutes" is minus ninety minutes: the sign stands for all that follows
         sign = {"-": -1, "+": 1}.get(number[0], sign)
         total += sign * abs(int(number)) * _UNITS_US[unit]
     try:
         return timedelta(microseconds=total)
     except OverflowError:
-        raise PlanError(f"{what}={text!r}: longer than time itself can be counted.") from None
+        raise PlanError(f"{what}={text!r}: longer than time itself can be counted. ({written_at()})") from None
 
 
 def micros(length: timedelta) -> int:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from penstock.plan.errors import PlanError
+from penstock.plan.written import written_at
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -58,13 +59,15 @@ def schema(value: Any, what: str) -> pa.Schema:
     elif hasattr(value, "jsonValue") and hasattr(value, "fields"):
         fields = [_from_json_field(f, what) for f in value.jsonValue()["fields"]]
     else:
-        raise PlanError(f"{what}: a schema is DDL text such as 'id long, at timestamp', or a StructType.")
+        raise PlanError(
+            f"{what}: a schema is DDL text such as 'id long, at timestamp', or a StructType. ({written_at()})"
+        )
     names = [f.name for f in fields]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise PlanError(f"{what}: the column {twice[0]!r} stands twice.")
+        raise PlanError(f"{what}: the column {twice[0]!r} stands twice. ({written_at()})")
     if not names:
-        raise PlanError(f"{what}: a schema needs at least one column.")
+        raise PlanError(f"{what}: a schema needs at least one column. ({written_at()})")
     return pa.schema(fields)
 
 
@@ -72,11 +75,13 @@ def _from_ddl(text: str, what: str) -> list[pa.Field]:
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect="spark")
     except SqlglotError as error:
-        raise PlanError(f"{what}={text!r}: cannot be read as DDL: {first_line(error)}") from None
+        raise PlanError(f"{what}={text!r}: cannot be read as DDL: {first_line(error)} ({written_at()})") from None
     body = table.this
     definitions = body.expressions if isinstance(body, exp.Schema) else []
     if not all(isinstance(d, exp.ColumnDef) and d.kind is not None for d in definitions):
-        raise PlanError(f"{what}={text!r}: every column is a name and a type, as in 'id long, at timestamp'.")
+        raise PlanError(
+            f"{what}={text!r}: every column is a name and a type, as in 'id long, at timestamp'. ({written_at()})"
+        )
     return [pa.field(d.name, _from_sql(d.kind, what), nullable=not _is_not_null(d)) for d in definitions]
 
 
@@ -102,7 +107,7 @@ def _from_sql(kind: exp.DataType, what: str) -> pa.DataType:
         return pa.decimal128(size[0], size[1] if len(size) > 1 else 0)
     if name in _BY_NAME:
         return _BY_NAME[name]
-    raise PlanError(f"{what}: the type {kind.sql(dialect='spark')} cannot be carried by a stream.")
+    raise PlanError(f"{what}: the type {kind.sql(dialect='spark')} cannot be carried by a stream. ({written_at()})")
 
 
 def _from_json_field(field: Mapping[str, Any], what: str) -> pa.Field:
@@ -125,7 +130,7 @@ def _from_json(kind: str | Mapping[str, Any], what: str) -> pa.DataType:
         return pa.map_(_from_json(kind["keyType"], what), _from_json(kind["valueType"], what))
     elif kind["type"] == "struct":
         return pa.struct([pa.field(f["name"], _from_json(f["type"], what)) for f in kind["fields"]])
-    raise PlanError(f"{what}: the type {kind} cannot be carried by a stream.")
+    raise PlanError(f"{what}: the type {kind} cannot be carried by a stream. ({written_at()})")
 
 
 def first_line(error: BaseException) -> str:

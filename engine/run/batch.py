@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +13,7 @@ from penstock.compile.edge import Way
 from penstock.compile.layout import Layout
 from penstock.plan.node import Node
 from penstock.run import dead_letters
-from penstock.run.clock import Clock, Rules, StepTime, watermark
+from penstock.run.clock import Clock, Rules, StepTime
 from penstock.run.counters import Counters
 from penstock.run.outlets import Outlets
 from penstock.run.reading import Reading
@@ -91,19 +91,24 @@ class Engine:
         if self.manifest is not None and batch <= self.manifest.batch:
             return self._report(batch, began, Facts(), {}, skipped=True)
         self._checkpoint.assert_epoch(self._epoch)
-        known = Facts(newest={self._names.index(n): {0: t} for n, t in (punctuation or {}).items()})
-        reading = Reading(self.layout, given, self._spark, small)
+        if self.manifest is not None:
+            wall_us = max(wall_us, self.manifest.body["wall_us"])  # a clock that was set back is no time machine
+        facts = Facts(newest={self._names.index(n): {0: t} for n, t in (punctuation or {}).items()})
+        moment = Moment(batch, wall_us, self.clock, self._rules, self._times, self._names, facts)
+        reading = Reading(self.layout, given, self._spark, small, moment)
         try:
-            done, facts = [], known
+            done = []
             for step in self.layout.stages:
-                moment = Moment(batch, wall_us, self.clock, self._rules, self._times, self._names, facts)
                 done.append(self._steps.run(step, reading, moment, self.manifest, self._ways[step]))
+                used = {**moment.used, step.name: moment.moved(done[-1].facts).steps.get(step.name)}
                 facts += done[-1].facts
+                moment = replace(moment, known=facts, used=used)
             counters = self.counters()
             letters = self._letters(batch, done, reading, counters)
             changes = self._changes(reading, letters)
-            facts += self._write(batch, reading, changes)
-            manifest = self._manifest(batch, wall_us, done, facts, counters, changes)
+            facts += reading.observed()
+            self._write(batch, changes)
+            manifest = self._manifest(moment, done, facts, counters, changes)
             self._checkpoint.commit(manifest)
             self._at("after_commit", batch)
         finally:
@@ -134,7 +139,9 @@ class Engine:
         return letters
 
     def _changes(self, reading: Reading, letters: pa.Table) -> dict[str, Changes]:
-        changes = {dead_letters.OUTPUT: Changes(Rows(self._spark, table=letters))}
+        changes = {}
+        if self.layout.job.dead_letter_sink is not None:
+            changes[dead_letters.OUTPUT] = Changes(Rows(self._spark, table=letters))
         for output in self.layout.outputs:
             table, frame = reading.table(output.node), None
             if table is None:
@@ -144,20 +151,15 @@ class Engine:
             changes[output.name] = Changes(Rows(self._spark, table=table, frame=frame))
         return changes
 
-    def _write(self, batch: int, reading: Reading, changes: Mapping[str, Changes]) -> Facts:
+    def _write(self, batch: int, changes: Mapping[str, Changes]) -> None:
         self._checkpoint.assert_epoch(self._epoch)
         self._at("before_sink", batch)
-        written = self._outlets.write(batch, changes, lambda: self._at("during_sink", batch))
+        self._outlets.write(batch, changes, lambda: self._at("during_sink", batch))
         self._at("after_sink", batch)
-        # what is in this process has been read whole; in Spark only a sink that keeps its rows is sure to
-        read = {name for name, change in changes.items() if change.rows.in_process}
-        read |= {o.name for o in self.layout.outputs if o.name in written and o.sink.transactional}
-        return reading.observed(read)
 
     def _manifest(
         self,
-        batch: int,
-        wall_us: int,
+        moment: Moment,
         done: list[Done],
         facts: Facts,
         counters: Counters,
@@ -166,14 +168,15 @@ class Engine:
         counters.rows.update({self._names[i]: n for i, n in facts.rows.items()})
         counters.late.update({d.step: d.facts.late for d in done})
         counters.out.update({n: c.rows.table.num_rows for n, c in changes.items() if c.rows.table is not None})
-        clock = Moment(batch, wall_us, self.clock, self._rules, self._times, self._names).moved(facts)
         body = {
-            "clock": clock.to_json(),
+            "clock": replace(moment, known=Facts()).moved(facts).to_json(),
             "counters": counters.to_json(),
-            "wall_us": wall_us,
+            "wall_us": moment.wall_us,
+            "outputs": sorted(changes),
+            "layouts": self._steps.layouts(),
             "wakes": {d.step: {str(r.bucket): r.wake_us for r in d.reports} for d in done},
         }
-        return Manifest(batch, self._epoch, {d.step: {r.bucket: r.sets for r in d.reports} for d in done}, body)
+        return Manifest(moment.batch, self._epoch, {d.step: {r.bucket: r.sets for r in d.reports} for d in done}, body)
 
     def _at(self, point: str, batch: int) -> None:
         if self._fault is not None:
@@ -185,6 +188,6 @@ class Engine:
         runs = list(self.manifest.runs()) if self.manifest else []
         return BatchReport(
             batch, time.monotonic() - began, sum(facts.rows.values()),
-            watermark(self.clock.inputs.values()), self.counters(),
+            self.clock.watermark_us, self.counters(),
             sum(r.live for r in runs), sum(r.bytes for r in runs), skipped, late,
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -81,17 +82,19 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
         outlets = Outlets(targets, Owner(job.name, checkpoint.id, epoch, -1))
         engine = Engine(layout, own, checkpoint, epoch, outlets, own.sparkContext.defaultParallelism * 4)
         try:
+            now = time.time_ns() // 1000
             frames = {node: declared(node, inputs[node.name]) for node in layout.inputs}
-            taken: dict[Node, DataFrame] = {
-                node: ingest(node, number, frame, f"{END_US}L") for number, (node, frame) in enumerate(frames.items())
-            }
+            taken: dict[Node, DataFrame] = {}
+            for number, (node, frame) in enumerate(frames.items()):
+                wall = now if node.time_column is None else END_US  # no event is too far ahead of the end of time
+                taken[node] = ingest(node, number, frame, f"{wall}L")
             small = all(size_of(frame) <= SMALL_BYTES for frame in frames.values())
             # beyond the end of time less any lateness: every window closes
             end = {node.name: 2 * END_US - 1 for node in layout.inputs}
-            engine.process(0, taken, END_US, small=small, punctuation=end)
+            engine.process(0, taken, now, small=small, punctuation=end)
         except SPARK_ERRORS as error:
             raise explained(error, layout.roots) from None
-    return {o.name: kept.frames[o.name] for o in job.outputs}
+    return {t.output: kept.frames[t.output] for t in targets}
 
 
 def declared(node: Input, frame: DataFrame) -> DataFrame:

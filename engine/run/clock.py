@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.plan.durations import micros
+from penstock.plan.durations import BEGINNING_US, micros
 from penstock.plan.input import Input
-from penstock.plan.node import Node, walk
+from penstock.plan.node import Node, step_name, walk
 
 Newest = Mapping[str, Mapping[int, int]]  # input -> source partition -> newest event time seen
 
@@ -45,7 +45,7 @@ class InputTime:
     def moved(self, rules: Rules, newest: Mapping[int, int], wall_us: int) -> InputTime:
         """After a batch that brought these newest times; the watermark never goes back."""
         if rules.processing:
-            newest = {0: wall_us}
+            newest = {0: max([wall_us, *newest.values()])}
         furthest = {p: max(t, self.newest_us.get(p, t)) for p, t in newest.items()}
         times = {**self.newest_us, **furthest}
         spoke = {**self.spoke_us, **dict.fromkeys(newest, wall_us)}
@@ -86,12 +86,14 @@ class StepTime:
 
     inputs: tuple[str, ...]
     lag_us: int
+    after: tuple[str, ...] = ()  # the steps before it
 
     @classmethod
     def of(cls, node: Node) -> StepTime:
         """From the plan: a step works with the lag of what feeds it."""
         lag = max((micros(upstream.lag) for upstream in node.inputs), default=0)
-        return cls(tuple(n.name for n in walk(node) if isinstance(n, Input)), lag)
+        before = tuple(name for n in walk(*node.inputs) if n.stateful and (name := step_name(n)))
+        return cls(tuple(n.name for n in walk(node) if isinstance(n, Input)), lag, before)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class Clock:
 
     inputs: Mapping[str, InputTime] = field(default_factory=dict)
     steps: Mapping[str, int] = field(default_factory=dict)  # step -> its watermark, absent before the first
+    watermark_us: int | None = None  # the job's: the smallest of its inputs
 
     def moved(
         self,
@@ -107,28 +110,46 @@ class Clock:
         steps: Mapping[str, StepTime],
         newest: Newest,
         wall_us: int,
+        used: Mapping[str, int | None] | None = None,
     ) -> Clock:
-        """The clock after a batch: inputs move by what it brought, steps by the inputs that reach them."""
+        """The clock after a batch: inputs move by what it brought, steps by the inputs that reach them.
+
+        A step whose inputs are all idle goes on with the others, and no step is ahead of one before it: what
+        a step holds back is never late further on. ``steps`` has each step after those before it; ``used`` are
+        the marks by which steps have run in this batch already, when not all was known of it yet.
+        """
         inputs = {
             name: self.inputs.get(name, InputTime(wall_us)).moved(rule, newest.get(name, {}), wall_us)
             for name, rule in rules.items()
         }
-        marks = dict(self.steps)
+        everyone = watermark(inputs.values())
+        marks: dict[str, int] = {}
         for step, time in steps.items():
-            now = watermark(inputs[name] for name in time.inputs)
-            if now is not None:
-                marks[step] = max(now - time.lag_us, marks.get(step, now - time.lag_us))
-        return Clock(inputs, marks)
+            if used is not None and step in used:
+                mark = used[step]
+                marks |= {} if mark is None else {step: mark}
+                continue
+            own = [inputs[name] for name in time.inputs]
+            now = everyone if all(i.idle for i in own) else watermark(own)
+            before = [marks.get(name) for name in time.after]
+            known = [m for m in before if m is not None]
+            if now is not None and len(known) == len(before):
+                marks[step] = max(min([now - time.lag_us, *known]), self.steps.get(step, BEGINNING_US))
+            elif step in self.steps:
+                marks[step] = self.steps[step]
+        marked = [m for m in (everyone, self.watermark_us) if m is not None]
+        return Clock(inputs, marks, max(marked, default=None))
 
     def to_json(self) -> dict[str, Any]:
         """For the manifest."""
-        return {"inputs": {n: t.to_json() for n, t in self.inputs.items()}, "steps": dict(self.steps)}
+        inputs = {n: t.to_json() for n, t in self.inputs.items()}
+        return {"inputs": inputs, "steps": dict(self.steps), "watermark_us": self.watermark_us}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Clock:
         """From the manifest."""
         inputs = {n: InputTime.from_json(t) for n, t in value["inputs"].items()}
-        return cls(inputs, dict(value["steps"]))
+        return cls(inputs, dict(value["steps"]), value["watermark_us"])
 
 
 def watermark(inputs: Iterable[InputTime]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from penstock.compile.layout import Layout
@@ -26,7 +27,7 @@ def signature(layout: Layout, buckets: int) -> dict[str, Any]:
         "version": LAYOUT_VERSION,
         "job": layout.job.name,
         "buckets": buckets,
-        "inputs": [i.name for i in layout.inputs],
+        "inputs": list(layout.sources),
         "steps": steps,
     }
 
@@ -59,12 +60,20 @@ def _told(value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
+def _never_ran(before: dict[str, Any], checkpoint: Checkpoint, layout: Layout) -> bool:
+    """True when nothing has been committed: a first try that failed must not pin its plan."""
+    if checkpoint.batches() or before["job"] != layout.job.name:
+        return False
+    read = (Path(checkpoint.path) / "spark" / "offsets").is_dir()
+    return not read or before["inputs"] == list(layout.sources)
+
+
 def fit(layout: Layout, checkpoint: Checkpoint, buckets: int, *, write: bool = True) -> int:
     """Hold the job against its checkpoint; the number of buckets, which is pinned when the checkpoint begins."""
     before = checkpoint.read_json(DOCUMENT)
-    if before is None:
-        if checkpoint.batches():
-            raise CheckpointError(f"checkpoint {checkpoint.path} has lost its {DOCUMENT}. Restore it from a copy.")
+    if before is None and checkpoint.batches():
+        raise CheckpointError(f"checkpoint {checkpoint.path} has lost its {DOCUMENT}. Restore it from a copy.")
+    if before is None or _never_ran(before, checkpoint, layout):
         if write:
             checkpoint.write_json(DOCUMENT, signature(layout, buckets))
         return buckets

@@ -8,6 +8,7 @@ from penstock.job import Job
 from penstock.plan.errors import SinkError
 from penstock.run import dead_letters
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
+from penstock.state.checkpoint import Checkpoint
 
 
 def targets_of(job: Job) -> list[Target]:
@@ -16,6 +17,15 @@ def targets_of(job: Job) -> list[Target]:
     if job.dead_letter_sink is not None:
         targets.append(Target(dead_letters.OUTPUT, job.dead_letter_sink))
     return targets
+
+
+def owner_of(job: Job, checkpoint: Checkpoint, epoch: int) -> Owner:
+    """Who writes in this run; an output that the newest batch did not know begins with this run."""
+    latest = checkpoint.latest()
+    if latest is None:
+        return Owner(job.name, checkpoint.id, epoch, -1)
+    new = {t.output for t in targets_of(job)} - {*latest.body["outputs"]}
+    return Owner(job.name, checkpoint.id, epoch, latest.batch, frozenset(new))
 
 
 class Outlets:

@@ -23,10 +23,9 @@ from penstock.plan.durations import Duration, duration, micros
 from penstock.plan.errors import CheckpointError, PlanError
 from penstock.run.batch import BatchReport, Engine, Fault
 from penstock.run.fit import fit
-from penstock.run.outlets import Outlets, targets_of
+from penstock.run.outlets import Outlets, owner_of, targets_of
 from penstock.run.progress import Progress, facts, progress
 from penstock.run.session import session
-from penstock.sinks.base import Owner
 from penstock.state.checkpoint import Checkpoint
 
 BUCKETS_PER_CORE = 4
@@ -69,8 +68,7 @@ class Run:
             epoch = checkpoint.take_epoch()
             latest = checkpoint.latest()
             self._check_spark_part(latest.batch if latest else -1)
-            owner = Owner(job.name, checkpoint.id, epoch, latest.batch if latest else -1)
-            self._outlets = Outlets(targets_of(job), owner)
+            self._outlets = Outlets(targets_of(job), owner_of(job, checkpoint, epoch))
             self._engine = Engine(self._layout, spark, checkpoint, epoch, self._outlets, buckets, fault=fault)
         except BaseException:
             self._lock.release()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from penstock.compile.edge import ordered
 from penstock.compile.finish import timed
 from penstock.compile.ingest import flagged, usable
 from penstock.compile.layout import Layout
 from penstock.compile.rows import Frames, compile_node, visible
 from penstock.compile.types import frame_of
+from penstock.plan.expressions import quoted
 from penstock.plan.input import Input
 from penstock.plan.node import Node
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
 from penstock.state.pack import Facts
+from penstock.state.stage import Moment
 from penstock.windows.node import WindowAggregate
 
 
@@ -27,30 +31,16 @@ class Reading:
     way only, the rows at the end of that way. ``small`` says that they fit in this process.
     """
 
-    def __init__(self, layout: Layout, given: Mapping[Node, DataFrame], spark: SparkSession, small: bool) -> None:
+    def __init__(
+        self, layout: Layout, given: Mapping[Node, DataFrame], spark: SparkSession, small: bool, moment: Moment
+    ) -> None:
         self.layout = layout
         self.spark = spark
         self.small = small
-        self._given = given
+        self._batch = moment.batch
+        self._given = {node: _on_time(node, frame, moment.wall_us) for node, frame in given.items()}
         self._tables: dict[Node, pa.Table] = {}
         self._frames: dict[Node, DataFrame] = {}
-        self._observations: dict[Input, Observation] = {}
-        self._plain: dict[Node, DataFrame] = {}
-
-    def _usable(self, node: Node) -> DataFrame:
-        """Without the bad rows; an input that no step reads is watched for its time on the way out."""
-        if node not in self._plain:
-            self._plain[node] = self._watched(node, self._given[node])
-        return self._plain[node]
-
-    def _watched(self, node: Node, frame: DataFrame) -> DataFrame:
-        read = self.layout.reads(node)
-        if len(read) == 1 and self.layout.taps[read[0]] is None and TIME in frame.columns:
-            seen = self._observations[read[0]] = Observation()
-            good = F.col(BAD).isNull() if BAD in frame.columns else F.lit(True)
-            newest = F.max(F.when(good, F.col(TIME)))
-            frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"), newest.alias("newest"))
-        return usable(frame) if BAD in frame.columns else frame
 
     def put(self, node: Node, result: pa.Table | DataFrame) -> None:
         """What a step has made: as a table of this process, or still in Spark."""
@@ -83,13 +73,19 @@ class Reading:
                 at[node] = self._made(node)
                 if raw:
                     at[node] = at[node].selectExpr("*", f"true AS {KEEP}", f"-1 AS {INPUT}")
-        return compile_node(root, Frames(at, flagged=raw))
+            if len(begins) > 1:
+                # in a union each side knows its own order, or the one without would have none
+                at[node] = ordered(at[node], self._batch)
+        return compile_node(root, Frames(at, raw, self.layout.numbers))
 
     def rows(self, root: Node) -> DataFrame:
         """The frame of an output: the users' columns of the rows that are left."""
-        at = {b: self._usable(b) if b in self._given else self._made(b) for b in self._begins(root)}
+        at = {}
+        for node in self._begins(root):
+            given = self._given.get(node)
+            at[node] = self._made(node) if given is None else usable(given) if BAD in given.columns else given
         frame = compile_node(root, Frames(at))
-        return frame.select(*(f"`{c}`" for c in visible(frame)))
+        return frame.select(*map(quoted, visible(frame)))
 
     def table(self, root: Node) -> pa.Table | None:
         """The rows at ``root`` when they are in this process as they stand, else None."""
@@ -109,17 +105,24 @@ class Reading:
                 found.append(frame.where(f"{BAD} IS NOT NULL").select(BAD).toArrow()[BAD])
         return [texts for texts in found if len(texts)]
 
-    def observed(self, read: Collection[str]) -> Facts:
-        """How far the inputs have come that no step reads; ``read`` are the outputs whose rows all went by."""
+    def observed(self) -> Facts:
+        """How many rows came and how far the inputs have come that no step reads."""
         facts = Facts()
-        for node, seen in self._observations.items():
-            number = self.layout.inputs.index(node)
-            if any(o.name in read and node in self.layout.reads(o.node) for o in self.layout.outputs):
-                told = seen.get
-            else:
-                # the sinks had the batch already, or looked at none or some of it: read the rows for their time alone
-                frame = next(f for n, f in self._plain.items() if node in self.layout.reads(n))
-                told = frame.agg(F.count(F.lit(1)).alias("rows"), F.max(TIME).alias("newest")).collect()[0].asDict()
-            newest = {} if told["newest"] is None else {number: {0: told["newest"]}}
-            facts += Facts({number: told["rows"]}, newest)
+        for node, frame in self._given.items():
+            if isinstance(node, Input) and self.layout.taps[node] is None:
+                good = frame.selectExpr(f"CASE WHEN {BAD} IS NULL THEN {TIME} END AS newest")
+                if self.small:
+                    times = good.toArrow()["newest"]
+                    rows, newest = len(times), pc.max(times).as_py()
+                else:
+                    rows, newest = good.agg(F.count(F.lit(1)), F.max("newest")).collect()[0]
+                number = self.layout.numbers[node]
+                facts += Facts({number: rows}, {} if newest is None else {number: {0: newest}})
         return facts
+
+
+def _on_time(node: Node, frame: DataFrame, wall_us: int) -> DataFrame:
+    """Processing time is the batch's wall time, which never goes back, whatever the log's clock did."""
+    if not isinstance(node, Input) or node.time_column is not None:
+        return frame
+    return frame.withColumn(TIME, F.lit(wall_us))

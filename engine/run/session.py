@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.plan.errors import JavaNotFoundError
 from penstock.run import java
 
-# what each session of ours has; see docs/settings.md for the figures behind them
+# what each session of ours has
 SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "250000",
@@ -29,7 +29,7 @@ def session(given: SparkSession | None = None, *, cores: str = "*", ui: bool = T
     """A session to run a job in: of the same application as the one given, its settings left alone."""
     if given is None:
         given = _own(cores, ui)
-    for name in ("DataFrameQueryContextLogger", "py4j.clientserver"):
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j.clientserver"):
         # they print Spark's complaints with their Java trace before anybody can explain them
         logging.getLogger(name).setLevel(logging.CRITICAL)
     spark = given.newSession()

@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.compile.edge import Edge, Way, compile_edge, packed_frame
+from penstock.compile.failures import SPARK_ERRORS, root_cause
 from penstock.compile.finish import finished, renamed
 from penstock.compile.types import frame_of, spark_schema
+from penstock.plan.errors import PlanChangedError, RunError
 from penstock.run.partitions import landing
 from penstock.run.reading import Reading
 from penstock.state.checkpoint import Checkpoint
@@ -78,6 +80,7 @@ class Steps:
             frame = reading.edge(node.upstream)
             if node not in self._edges:
                 self._edges[node] = compile_edge(node, frame, self._buckets)
+                _same_layout(self._edges[node], manifest)
         edge = self._edges[node]
         stage = self._stage(edge, moment, manifest, way)
         keep_late = self._keep_late or node.late != "drop"
@@ -94,6 +97,10 @@ class Steps:
             none = self._late_schema(edge, frame, reading)
             reading.put(LateRows(node), none.empty_table() if ran.late is None else ran.late)
         return Done(node.name, ran.facts, ran.reports, ran.late, ran.bad)
+
+    def layouts(self) -> dict[str, dict[str, str]]:
+        """The columns that each step keeps, for the manifest."""
+        return {node.name: edge.layout() for node, edge in self._edges.items()}
 
     def close(self) -> None:
         """Let go of what the batch held in Spark."""
@@ -119,7 +126,12 @@ class Steps:
             return
         named = renamed(edge, main)
         if named is None:
-            named = finished(edge, frame_of(self._spark, main)).toArrow()
+            rows = finished(edge, frame_of(self._spark, main))
+            try:
+                named = rows.toArrow()
+            except SPARK_ERRORS as error:
+                where = f"{node.name} ({node.written_at})"
+                raise RunError(f"{where}: {root_cause(error)}", node.name, node.written_at, str(error)) from error
         reading.put(node, named)
 
     def _late_schema(self, edge: Edge, frame: DataFrame | None, reading: Reading) -> pa.Schema:
@@ -151,6 +163,19 @@ class Steps:
         if ran.main is not None:
             main = main.unionByName(frame_of(self._spark, ran.main))
         reading.put(edge.node, finished(edge, main))
+
+
+def _same_layout(edge: Edge, manifest: Manifest | None) -> None:
+    """Refuse state whose columns are of other types than the step now keeps: another schema, or row steps."""
+    name, now = edge.node.name, edge.layout()
+    before = (manifest.body["layouts"] if manifest else {}).get(name, now)
+    changed = [c for c in {**before, **now} if before.get(c) != now.get(c)]
+    if changed:
+        found = "; ".join(f"{c} was {before.get(c)} and is {now.get(c)}" for c in changed)
+        raise PlanChangedError(
+            f"step {name!r} ({edge.node.written_at}) no longer fits its state: {found}. "
+            "Go back to the types as they were, or start with a new checkpoint and new outputs."
+        )
 
 
 def _unpacked(results: DataFrame, kind: int, schema: pa.Schema) -> DataFrame:

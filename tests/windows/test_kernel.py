@@ -16,7 +16,7 @@ from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, StepClock
 from penstock.windows.aggregates.registry import make
-from penstock.windows.kernel import Measure, WindowKernel
+from penstock.windows.kernel import WINDOW_END, WINDOW_START, Measure, WindowKernel
 from penstock.windows.shapes import Aligned
 
 us = timedelta(microseconds=1)
@@ -131,8 +131,8 @@ def run(work, batches, lateness, tasks, step=None):
 def plain(out):
     rows = []
     for result in out:
-        whole = result.set_column(0, "window_start", result["window_start"].cast(pa.int64()))
-        whole = whole.set_column(1, "window_end", whole["window_end"].cast(pa.int64()))
+        whole = result.set_column(0, "start", result[WINDOW_START].cast(pa.int64()))
+        whole = whole.set_column(1, "end", result[WINDOW_END].cast(pa.int64()))
         rows += [tuple(r.values()) for r in whole.to_pylist()]
     return sorted(rows, key=repr)
 
