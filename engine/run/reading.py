@@ -99,25 +99,28 @@ class Reading:
 
     def bad(self) -> list[pa.ChunkedArray]:
         """The bad rows of inputs that no step reads, as JSON."""
-        found = []
-        for node, frame in self._given.items():
-            if isinstance(node, Input) and self.layout.taps[node] is None and BAD in frame.columns:
-                found.append(frame.where(f"{BAD} IS NOT NULL").select(BAD).toArrow()[BAD])
+        found = [f.where(f"{BAD} IS NOT NULL").select(BAD).toArrow()[BAD] for _, f in self._untapped()]
         return [texts for texts in found if len(texts)]
+
+    def _untapped(self) -> list[tuple[int, DataFrame]]:
+        """The inputs that no step reads, by number; those that were read in one way have been judged on it."""
+        return [
+            (self.layout.numbers[node], frame)
+            for node, frame in self._given.items()
+            if isinstance(node, Input) and self.layout.taps[node] is None and BAD in frame.columns
+        ]
 
     def observed(self) -> Facts:
         """How many rows came and how far the inputs have come that no step reads."""
         facts = Facts()
-        for node, frame in self._given.items():
-            if isinstance(node, Input) and self.layout.taps[node] is None:
-                good = frame.selectExpr(f"CASE WHEN {BAD} IS NULL THEN {TIME} END AS newest")
-                if self.small:
-                    times = good.toArrow()["newest"]
-                    rows, newest = len(times), pc.max(times).as_py()
-                else:
-                    rows, newest = good.agg(F.count(F.lit(1)), F.max("newest")).collect()[0]
-                number = self.layout.numbers[node]
-                facts += Facts({number: rows}, {} if newest is None else {number: {0: newest}})
+        for number, frame in self._untapped():
+            good = frame.selectExpr(f"CASE WHEN {BAD} IS NULL THEN {TIME} END AS newest")
+            if self.small:
+                times = good.toArrow()["newest"]
+                rows, newest = len(times), pc.max(times).as_py()
+            else:
+                rows, newest = good.agg(F.count(F.lit(1)), F.max("newest")).collect()[0]
+            facts += Facts({number: rows}, {} if newest is None else {number: {0: newest}})
         return facts
 
 

@@ -21,6 +21,7 @@ from penstock.plan.errors import RunError
 from penstock.run.dead_letters import SCHEMA
 from penstock.run.fit import DOCUMENT, signature
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.manifest import Manifest
 
 JOB = """\
 from penstock import Job, sinks, sources
@@ -174,6 +175,9 @@ def test_check_holds_the_job_against_its_checkpoint():
     assert fits.stdout.splitlines()[-1] == "checkpoint checkpoints/shop: empty, no batch is done yet"
 
     Path("shop.py").write_text(JOB.replace("1 hour", "2 hours").replace('n="count(*)"', 'n="count(url)"'))
+    assert penstock("check", "shop.py").exit_code == 0  # nothing is kept yet that it could not fit
+    place = Checkpoint.open("checkpoints/shop")
+    place.commit(Manifest(0, place.take_epoch()))
     said = refused("check", "shop.py").splitlines()
     assert said[1:3] == [
         "  step 'window_by_url': window was tumbling 1 hour and is tumbling 2 hours",

@@ -70,6 +70,11 @@ def test_without_dead_letters_a_job_without_state_stops_too_and_names_the_row(sp
     job = Job("stops")
     stream = job.stream("events", sources.files(str(tmp_path / "in"), "json", SCHEMA), time="at", lateness="1 day")
     stream.to(sinks.memory("stops"))
+    (tmp_path / "in" / "1.json").rename(tmp_path / "aside.json")
+    lines(tmp_path / "in" / "0.json", {"key": "a", "value": 1, "at": AT[0]})
+    once(job, spark, tmp_path)
+    assert [r["value"] for r in sinks.memory("stops").rows()] == [1]
+    (tmp_path / "aside.json").rename(tmp_path / "in" / "1.json")
     with pytest.raises(BadRowError, match=r"'events'.*malformed.*1\.json: \{broken\. .*dead_letters"):
         once(job, spark, tmp_path)
 
