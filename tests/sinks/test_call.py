@@ -72,16 +72,13 @@ def test_a_column_op_of_its_own_is_refused(spark, owner):
         writer.write(0, {"hits": Changes(Rows(spark, table=pa.table({"n": [1], "op": ["x"]})))})
 
 
-def test_what_the_surroundings_raise_names_the_output_and_the_function(spark, owner):
+@pytest.mark.parametrize("error", [ConnectionRefusedError("nobody there"), ZeroDivisionError("nobody there")])
+def test_what_the_function_raises_names_the_output_the_function_and_the_fault(spark, owner, error):
     def away(frame, batch_id):
-        raise ConnectionRefusedError("nobody there")
+        raise error
 
     writer = open_writer(away, owner)
-    with pytest.raises(SinkError, match=r"output 'hits': cannot write to call:.*away: nobody there"):
-        writer.write(0, {"hits": Changes(Rows(spark, table=pa.table({"n": [1]})))})
-
-
-def test_a_fault_of_the_function_itself_stays_what_it_is(spark, owner):
-    writer = open_writer(lambda frame, batch_id: 1 / 0, owner)
-    with pytest.raises(ZeroDivisionError):
-        writer.write(0, {"hits": Changes(Rows(spark, table=pa.table({"n": [1]})))})
+    message = rf"output 'hits': function away failed in batch 3: {type(error).__name__}: nobody there\. .*again"
+    with pytest.raises(SinkError, match=message) as caught:
+        writer.write(3, {"hits": Changes(Rows(spark, table=pa.table({"n": [1]})))})
+    assert caught.value.__cause__ is error
