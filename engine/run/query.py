@@ -30,7 +30,7 @@ from penstock.state.checkpoint import Checkpoint
 
 BUCKETS_PER_CORE = 4
 LEAST_BUCKETS = 8
-SMALL_BYTES = 2_000_000
+SMALL_BYTES = 4_000_000
 SMALL_ROWS = 20_000
 
 
