@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 
@@ -12,8 +11,6 @@ from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 @dataclass(frozen=True)
 class Noop(Sink):
     """Rows that are made and thrown away."""
-
-    transactional: ClassVar[bool] = True  # it reads all rows, so that nobody has to read them again for their time
 
     @property
     def name(self) -> str:

@@ -30,10 +30,6 @@ class Filter(Node):
     def columns(self) -> Columns:
         return self.upstream.columns
 
-    @property
-    def windowed(self) -> bool:
-        return self.upstream.windowed
-
     def describe(self) -> str:
         return f"where {self.predicate}"
 

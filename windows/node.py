@@ -38,10 +38,6 @@ class WindowAggregate(Node):
     def time(self) -> str | None:
         return None
 
-    @property
-    def windowed(self) -> bool:
-        return True
-
     def describe(self) -> str:
         of = f" by {', '.join(self.keys)}" if self.keys else ""
         what = ", ".join(f"{a.name} = {a.text}" for a in self.aggregates)

@@ -48,11 +48,6 @@ class Node(ABC):
         return all(i.timed for i in self.inputs)
 
     @property
-    def windowed(self) -> bool:
-        """True when the rows are results of a window and still say which."""
-        return False
-
-    @property
     def key(self) -> tuple[str, ...]:
         """The key of the rows when they are a table; a stream has none."""
         return ()

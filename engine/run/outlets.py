@@ -39,14 +39,11 @@ class Outlets:
         for group in places.values():
             self._writers.append((group[0].sink.writer(group, owner), [t.output for t in group]))
 
-    def write(self, batch: int, changes: Mapping[str, Changes], during: Callable[[], None]) -> set[str]:
-        """Write a batch everywhere; the outputs that were written now, and not in an earlier try."""
-        written: set[str] = set()
+    def write(self, batch: int, changes: Mapping[str, Changes], during: Callable[[], None]) -> None:
+        """Write a batch everywhere; a place that has it from an earlier try skips it."""
         for writer, outputs in self._writers:
             writer.during = during
-            if writer.write(batch, {name: changes[name] for name in outputs}):
-                written.update(outputs)
-        return written
+            writer.write(batch, {name: changes[name] for name in outputs})
 
     def close(self) -> None:
         """Close every writer, also when one of them fails."""

@@ -117,8 +117,8 @@ class Run:
                 "they belong to different copies. Restore both parts from one copy."
             )
         persisted = False
-        small = size_of(frame) <= SMALL_BYTES
-        unknown = size_of(frame) >= 2**62
+        size = size_of(frame)
+        small, unknown = size <= SMALL_BYTES, size >= 2**62
         if not self._streams.one_way or (unknown and (self._last is None or self._last.rows <= SMALL_ROWS)):
             frame = frame.persist()
             persisted = True
