@@ -33,9 +33,21 @@ class BucketState:
         """The set as rows by the int64 column ``time``, in microseconds."""
         return TimeBuffer(self._set(name, time))
 
-    def table(self, name: str, key: Sequence[str], schema: pa.Schema | None = None) -> KeyedTable:
-        """The set as one row per key; ``schema`` is that of results as long as there are no rows."""
-        return KeyedTable(self._set(name, HASH), key, schema)
+    def table(
+        self,
+        name: str,
+        key: Sequence[str],
+        *,
+        within: Sequence[str] = (),
+        time: str | None = None,
+        schema: pa.Schema | None = None,
+    ) -> KeyedTable:
+        """The set as rows by key; ``schema`` is that of results as long as there are no rows.
+
+        A key has one row, or with ``within`` one for each value of these columns. With the int64 column ``time``,
+        in microseconds, rows can be dropped by time.
+        """
+        return KeyedTable(self._set(name, HASH), key, within, time, schema)
 
     def sets(self) -> Mapping[str, tuple[Run, ...]]:
         """The sets after the changes made so far; a set without runs is left out."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.plan.errors import CheckpointError
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.keyed import KEY
+from penstock.state.keyed import KEY, layout
 from penstock.state.manifest import Manifest
 from penstock.state.runs import SORT_KEY, Run
 
@@ -83,7 +83,7 @@ class StateReader:
         metadata = files.open(sets[name][-1]).schema.metadata
         state = BucketState(files, step, bucket, self.batch, sets)
         if KEY in metadata:
-            rows = state.table(name, key=metadata[KEY].decode().split("\0")).scan()
+            rows = state.table(name, **layout(metadata)).scan()
         else:
             rows = state.buffer(name, time=metadata[SORT_KEY].decode()).read(None, None)
         return rows.add_column(0, BUCKET, pa.array(np.full(rows.num_rows, bucket, np.int32)))

@@ -23,6 +23,7 @@ Values = npt.NDArray[Any]
 
 PATH = re.compile(r"state/(?P<step>[^/\0]+)/(?P<bucket>\d+)/(?P<batch>\d+)-[0-9a-f]+\.arrow")
 SORT_KEY = b"penstock.sort"
+TIME = b"penstock.time"
 
 # Checksums are computed once per process: path -> what the file was when it passed.
 _verified: dict[str, tuple[int, ...]] = {}
@@ -35,6 +36,8 @@ class Run:
 
     ``first`` is a cursor: the rows before it are dropped, though the file never changes. ``low`` and ``high``
     are the smallest and largest sort value in the file, ``live_low`` the smallest one that the cursor leaves.
+    A keyed table whose rows expire knows their smallest and largest time too; the rows with a time before
+    ``live_from`` are gone, though they hide older ones still.
     """
 
     path: str
@@ -45,6 +48,9 @@ class Run:
     live_low: int
     bytes: int
     crc32: int
+    time_low: int | None = None
+    time_high: int | None = None
+    live_from: int | None = None
 
     @property
     def live(self) -> int:
@@ -58,7 +64,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """The run as a manifest holds it."""
-        return dataclasses.asdict(self)
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Run:
@@ -104,7 +110,10 @@ class RunFiles:
         return cls(Store.at(root, fsync))
 
     def write(self, step: str, bucket: int, batch: int, table: pa.Table, sort_column: str) -> Run:
-        """Write a sorted table as one new file, which nobody reads before a manifest names it."""
+        """Write a sorted table as one new file, which nobody reads before a manifest names it.
+
+        The metadata of a table whose rows expire names the column of their time.
+        """
         values = sort_values(table, sort_column)
         if not len(values) or (values[1:] < values[:-1]).any():
             raise ValueError(f"step {step!r}: a run needs rows, sorted by {sort_column!r}")
@@ -124,7 +133,11 @@ class RunFiles:
                 self.store.delete(path)  # on a full disk the half file would be in its own way
             raise CheckpointError(f"{place} could not be written: {error}") from error
         low, high = int(values[0]), int(values[-1])
-        return Run(path, table.num_rows, 0, low, high, low, tally.bytes, tally.crc32)
+        run = Run(path, table.num_rows, 0, low, high, low, tally.bytes, tally.crc32)
+        if TIME not in metadata:
+            return run
+        times = sort_values(table, metadata[TIME].decode())
+        return dataclasses.replace(run, time_low=int(times.min()), time_high=int(times.max()))
 
     def open(self, run: Run) -> pa.Table:
         """All rows of a run, mapped; a file that is not what the manifest says is refused."""
