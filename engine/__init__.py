@@ -25,12 +25,14 @@ from penstock.plan.errors import (
     UnsupportedPlanError,
 )
 from penstock.stream import Stream
+from penstock.table import Table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Job",
     "Stream",
+    "Table",
     "sinks",
     "sources",
     "PenstockError",

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.operators.clock import corrections
 from penstock.plan import text
 from penstock.plan.durations import Duration
 from penstock.plan.errors import PlanError
 from penstock.plan.input import Input, read_input
-from penstock.plan.node import check_step_name, walk
+from penstock.plan.node import Node, check_step_name, walk
 from penstock.plan.output import Output, check_names, write_output
 from penstock.plan.written import written_at
 from penstock.sinks.base import Sink
@@ -177,8 +178,8 @@ class Job:
         """
         return text.graph([o.drawn() for o in self.outputs])
 
-    def _add_output(self, stream: Stream, sink: Sink, name: str | None, key: str | tuple[str, ...] | None) -> None:
-        output = write_output(stream.node, sink, name, key)
+    def _add_output(self, node: Node, sink: Sink, name: str | None, key: str | tuple[str, ...] | None) -> None:
+        output = write_output(node, sink, name, key)
         if output.name in self._outputs:
             raise PlanError(
                 f"output {output.name!r}: the job has an output of that name already "
@@ -191,6 +192,7 @@ class Job:
                 f"({shared[0].written_at}); give it another place. ({written_at()})"
             )
         check_names((*self.outputs, output))
+        corrections(o.node for o in (*self.outputs, output))
         if output.name == "dead_letters":
             raise PlanError(f"output 'dead_letters': that name is for job.dead_letters(...). ({written_at()})")
         foreign = [n.name for n in walk(output.node) if isinstance(n, Input) and self._inputs.get(n.name) != n]

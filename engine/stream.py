@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from penstock.grouped import Grouped, Windowed, WindowedTable, cut
 from penstock.operators import rows
+from penstock.operators.clock import correct_clock
+from penstock.operators.deduplicate import deduplicate
 from penstock.plan.columns import check_unique
+from penstock.plan.durations import Duration
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Node, named
+from penstock.plan.step import late_rows
 from penstock.plan.written import written_at
-from penstock.windows.node import Late, LateRows, WindowAggregate, aggregate, check_late
-from penstock.windows.shapes import Aligned
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from penstock.job import Job
     from penstock.sinks.base import Sink
+    from penstock.windows.firing import Panes
+    from penstock.windows.node import Shape
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,35 @@ class Stream:
         """
         return Stream(self.job, named(self.node, name))
 
+    def deduplicate(
+        self, *keys: str, within: Duration, ordered: bool = False, late: str = "drop", name: str | None = None
+    ) -> Stream:
+        """Drop a row whose key was kept within that time of it, before or after.
+
+        A kept row comes out at once, and of two the first to arrive stays. With ``ordered=True`` the first by
+        event time stays, and rows wait for the watermark. A dropped row does not prolong the time; a row
+        before the watermark is late.
+
+        >>> views.deduplicate("url", within="1 hour").node.name
+        'deduplicate_by_url'
+        """
+        return Stream(self.job, deduplicate(self.node, keys, within, ordered, late, name))
+
+    def correct_clock(self, sent: str, received: str) -> Stream:
+        """Correct the event time by how far the device's clock was off: time += received - sent.
+
+        ``sent`` is when the device sent the event, by its own clock, ``received`` when the server got it. The
+        time column, the input's watermark and ``max_ahead`` follow the corrected time.
+
+        >>> phones = job.stream("phones", sources.files("in", format="json",
+        ...     schema="at timestamp, sent timestamp, received timestamp"), time="at", lateness="1 hour")
+        >>> phones.correct_clock("sent", "received").columns
+        ('at', 'sent', 'received')
+        """
+        return Stream(self.job, correct_clock(self.node, sent, received))
+
     def by(self, *keys: str) -> Grouped:
-        """Group by columns; then ``.window(...)``. Null is a key like any other, as in SQL.
+        """Group by columns; then ``.window(...)``, ``.agg(...)`` or ``.top(...)``. Null is a key, as in SQL.
 
         >>> views.by("url").keys
         ('url',)
@@ -128,31 +160,29 @@ class Stream:
             self.node.columns.require(key, f"by({key!r})")
         return Grouped(self, check_unique(names, "by"))
 
-    def window(self, spec: Aligned, *, emit: str = "final", late: str = "drop") -> Windowed:
-        """Windows over the whole stream; then ``.agg(...)``. With ``by`` first: per key.
+    @overload
+    def window(self, spec: Shape, *, emit: Literal["final"] = ..., late: str = ...) -> Windowed: ...
+    @overload
+    def window(self, spec: Shape, *, emit: Literal["updates"] | Panes, late: str = ...) -> WindowedTable: ...
+
+    def window(self, spec: Shape, *, emit: str | Panes = "final", late: str = "drop") -> Windowed | WindowedTable:
+        """Windows over the whole stream; then ``.agg(...)`` or ``.top(...)``. With ``by`` first: per key.
 
         >>> from penstock.windows import tumbling
         >>> views.window(tumbling("1 hour")).agg(n="count(*)").columns
         ('window_start', 'window_end', 'n')
         """
-        return _windowed(self, (), spec, emit, late)
+        return cut(self, (), spec, emit, late)
 
     @property
     def late(self) -> Stream:
-        """The rows that this window refused as late, as they came to it; it must say ``late="capture"``.
+        """The rows that this step refused as late, as they came to it; it must say ``late="capture"``.
 
         >>> from penstock.windows import tumbling
         >>> views.window(tumbling("1 hour"), late="capture").agg(n="count(*)").late.columns
         ('url', 'at')
         """
-        if not isinstance(self.node, WindowAggregate):
-            raise PlanError(f"late: only a window step refuses rows as late. ({written_at()})")
-        if self.node.late != "capture":
-            raise PlanError(
-                f"late: the step {self.node.name!r} does not keep its late rows; "
-                f"write .window(..., late='capture'). ({written_at()})"
-            )
-        return Stream(self.job, LateRows(self.node))
+        return Stream(self.job, late_rows(self.node))
 
     def to(self, sink: Sink, *, name: str | None = None, key: str | tuple[str, ...] | None = None) -> Stream:
         """Add an output to the job; ``name`` defaults to the sink's. Gives the stream back, to go on with.
@@ -161,65 +191,8 @@ class Stream:
         >>> views.to(sinks.memory("all_views")).job.explain().splitlines()[1]
         "output 'all_views' to memory all_views (append)"
         """
-        self.job._add_output(self, sink, name, key)
+        self.job._add_output(self.node, sink, name, key)
         return self
-
-
-@dataclass(frozen=True)
-class Grouped:
-    """A stream grouped by key, on its way to a window."""
-
-    stream: Stream
-    keys: tuple[str, ...]
-
-    def window(self, spec: Aligned, *, emit: str = "final", late: str = "drop") -> Windowed:
-        """Windows per key; then ``.agg(...)``.
-
-        ``late`` is what happens to a row all of whose windows have closed: ``drop`` (counted exactly),
-        ``capture`` (also readable from ``.late``), ``dead_letter``.
-
-        >>> from penstock.windows import hopping
-        >>> views.by("url").window(hopping("1 hour", "10 minutes")).agg(n="count(*)").columns
-        ('window_start', 'window_end', 'url', 'n')
-        """
-        return _windowed(self.stream, self.keys, spec, emit, late)
-
-
-@dataclass(frozen=True)
-class Windowed:
-    """A stream cut into windows, on its way to its aggregates."""
-
-    stream: Stream
-    keys: tuple[str, ...]
-    shape: Aligned
-    late: Late
-
-    def agg(self, **aggregates: str) -> Stream:
-        """One row per key and window: ``window_start``, ``window_end``, the keys, then the aggregates.
-
-        An aggregate is Spark SQL text: calls such as ``count(*)`` or ``max_by(user, price)``, each with
-        ``filter (where ...)`` if you like, and expressions of them. The row's event time is the last
-        instant of the window. There are no rows for empty windows.
-
-        >>> from penstock.windows import tumbling
-        >>> hour = views.by("url").window(tumbling("1 hour"))
-        >>> hour.agg(n="count(*)", roots="count(*) filter (where url = '/')").columns
-        ('window_start', 'window_end', 'url', 'n', 'roots')
-        """
-        return Stream(self.stream.job, aggregate(self.stream.node, self.keys, self.shape, self.late, aggregates))
-
-
-def _windowed(stream: Stream, keys: tuple[str, ...], spec: Aligned, emit: str, late: str) -> Windowed:
-    if not isinstance(spec, Aligned):
-        raise PlanError(f"window: {spec!r} is no window; use one of penstock.windows. ({written_at()})")
-    if emit != "final":
-        raise PlanError(f"window: emit={emit!r}; this version has 'final'. ({written_at()})")
-    for column in ("window_start", "window_end"):
-        if column in keys:
-            raise PlanError(
-                f"window: the key {column!r} is named like a window column; rename it first. ({written_at()})"
-            )
-    return Windowed(stream, keys, spec, check_late(late, "window"))
 
 
 def _same_job(stream: Stream, other: object, step: str) -> Stream:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.plan.columns import Columns, check_name, check_unique
+from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name, check_unique
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import Expression, check, column_of, selected
 from penstock.plan.node import Node
@@ -30,6 +30,10 @@ class Filter(Node):
     def columns(self) -> Columns:
         return self.upstream.columns
 
+    @property
+    def window_closes_us(self) -> int | None:
+        return self.upstream.window_closes_us
+
     def describe(self) -> str:
         return f"where {self.predicate}"
 
@@ -50,6 +54,16 @@ class Select(Node):
         shown = [e.name for e in self.expressions if column_of(e.text) == self.upstream.time is not None]
         return shown[0] if shown else None
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        shown = {column_of(e.text): e.name for e in self.expressions}
+        return tuple(shown[k] for k in self.upstream.key)
+
+    @property
+    def window_closes_us(self) -> int | None:
+        plain = {e.name for e in self.expressions if e.is_plain}
+        return self.upstream.window_closes_us if plain >= set(WINDOW_COLUMNS) else None
+
     def describe(self) -> str:
         return "select " + ", ".join(e.name if e.is_plain else f"{e.text} as {e.name}" for e in self.expressions)
 
@@ -66,6 +80,11 @@ class WithColumns(Node):
         before = self.upstream.columns
         added = tuple(e.name for e in self.expressions if e.name not in before.names)
         return replace(before, names=before.names + added)
+
+    @property
+    def window_closes_us(self) -> int | None:
+        made = {e.name for e in self.expressions if not e.is_plain}
+        return None if made & set(WINDOW_COLUMNS) else self.upstream.window_closes_us
 
     def describe(self) -> str:
         return "with " + ", ".join(f"{e.name} = {e.text}" for e in self.expressions)
@@ -86,6 +105,10 @@ class Drop(Node):
     @property
     def time(self) -> str | None:
         return None if self.upstream.time in self.dropped else self.upstream.time
+
+    @property
+    def window_closes_us(self) -> int | None:
+        return None if {*self.dropped} & {*WINDOW_COLUMNS} else self.upstream.window_closes_us
 
     def describe(self) -> str:
         return f"drop {', '.join(self.dropped)}"
@@ -109,6 +132,17 @@ class Rename(Node):
         before = self.upstream.time
         return None if before is None else dict(self.renames).get(before, before)
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        new = dict(self.renames)
+        return tuple(new.get(k, k) for k in self.upstream.key)
+
+    @property
+    def window_closes_us(self) -> int | None:
+        return (
+            None if {n for pair in self.renames for n in pair} & {*WINDOW_COLUMNS} else self.upstream.window_closes_us
+        )
+
     def describe(self) -> str:
         return "rename " + ", ".join(f"{old} to {new}" for old, new in self.renames)
 
@@ -124,6 +158,10 @@ class Explode(Node):
     def columns(self) -> Columns:
         before = self.upstream.columns
         return replace(before, names=(*before.names, self.expression.name))
+
+    @property
+    def window_closes_us(self) -> int | None:
+        return self.upstream.window_closes_us
 
     def describe(self) -> str:
         return f"explode {self.expression.text} as {self.expression.name}"
@@ -143,6 +181,11 @@ class Union(Node):
     @property
     def time(self) -> str | None:
         return self.left.time if self.left.time == self.right.time else None
+
+    @property
+    def window_closes_us(self) -> int | None:
+        left, right = self.left.window_closes_us, self.right.window_closes_us
+        return left if left == right else None
 
     def describe(self) -> str:
         return "union"
@@ -178,6 +221,7 @@ def select(upstream: Node, texts: tuple[str, ...]) -> Node:
     check_unique((e.name for e in chosen), "select")
     for e in chosen:
         _keep_time(upstream, e, "select")
+    _keep_key(upstream, {column_of(e.text) or "" for e in chosen}, "select")
     return Select(upstream, chosen)
 
 
@@ -190,6 +234,8 @@ def with_columns(upstream: Node, columns: dict[str, str]) -> Node:
         step = f"with_columns({name}={text!r})"
         e = Expression(check_name(name, step), check(text, upstream.columns, step))
         _keep_time(upstream, e, "with_columns")
+        if e.name in upstream.key and not e.is_plain:
+            raise PlanError(f"{step}: {name!r} is of the table's key; give the result another name. ({written_at()})")
         added.append(e)
     node = WithColumns(upstream, tuple(added))
     check_unique(node.columns.names, "with_columns")
@@ -204,6 +250,15 @@ def _keep_time(upstream: Node, e: Expression, step: str) -> None:
         )
 
 
+def _keep_key(upstream: Node, kept: set[str], step: str) -> None:
+    missing = [k for k in upstream.key if k not in kept]
+    if missing:
+        raise PlanError(
+            f"{step}: the table's key is {', '.join(upstream.key)}, and {', '.join(missing)} would be gone; keep it. "
+            f"({written_at()})"
+        )
+
+
 def drop(upstream: Node, names: tuple[str, ...]) -> Node:
     """The node of ``drop``."""
     for name in names:
@@ -211,6 +266,7 @@ def drop(upstream: Node, names: tuple[str, ...]) -> Node:
     left = [n for n in upstream.columns.names if n not in names]
     if not left and not upstream.columns.open:
         raise PlanError(f"drop({', '.join(map(repr, names))}): no column would be left. ({written_at()})")
+    _keep_key(upstream, set(upstream.key) - set(names), f"drop({', '.join(map(repr, names))})")
     return Drop(upstream, check_unique(names, "drop"))
 
 

@@ -16,29 +16,41 @@ TIME = "__ps_time"  # event time in microseconds
 INPUT = "__ps_input"  # the number of the input that it came from
 KEEP = "__ps_keep"  # false: a step before dropped it, but it has been seen and moves time
 BAD = "__ps_bad"  # struct(reason, place, row) of a row that cannot be used, else null
-LATE = "__ps_late"  # the row as it came, when it is late, else null
+LATE = "__ps_late"  # the row as it came, when it is late or may be, else null
+WEIGHT = "__ps_weight"  # of a table's change: 1 for a row that is there now, -1 for one that was there before
 BUCKET = "__ps_bucket"
 
 __all__ = [
-    "BAD", "BUCKET", "CLOCK", "INPUT", "KEEP", "LATE", "PARTITION", "POSITION", "TIME",
+    "BAD", "BUCKET", "CLOCK", "INPUT", "KEEP", "LATE", "PARTITION", "POSITION", "TIME", "WEIGHT",
     "Kernel", "Outcome", "StepClock",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class StepClock:
-    """A step's time before the batch, by which lateness is judged, and after it, by which windows close."""
+    """A step's time before the batch, by which lateness is judged, and after it, by which windows close.
+
+    Wall time is the batch's own, that of the batch before it, and that of the first batch of all.
+    """
 
     previous_us: int
     now_us: int
+    previous_wall_us: int = 0
+    wall_us: int = 0
+    since_us: int = 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a kernel gives: results, and the next time at which the bucket has something to do."""
+    """What a kernel gives: results, the next time at which the bucket has something to do, and what was late after all.
+
+    ``late`` are rows as they came, where somebody wants them; ``late_count`` counts them in any case.
+    """
 
     main: pa.Table | None
     wake_us: int | None
+    late: pa.Table | None = None
+    late_count: int = 0
 
 
 class Kernel(Protocol):
@@ -47,8 +59,14 @@ class Kernel(Protocol):
     def late_before(self, previous_us: int | None) -> int:
         """A row before this time is late."""
 
-    def combine(self, rows: pa.Table) -> pa.Table:
+    def doubtful_before(self, previous_us: int | None) -> int:
+        """A row before this time may be late: the step decides, and needs the row as it came."""
+
+    def combine(self, rows: pa.Table, previous_us: int | None) -> pa.Table:
         """Rows before the shuffle, made fewer where the step allows it; the bucket column stays."""
+
+    def ticks(self, clock: StepClock) -> bool:
+        """True when wall time alone gives every bucket something to do."""
 
     def step(self, state: BucketState, rows: Sequence[pa.Table], clock: StepClock) -> Outcome:
         """What the rows and the clock do to a bucket."""

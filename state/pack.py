@@ -81,9 +81,9 @@ def pack(rows: pa.Table, kernel: Kernel, previous_us: int | None, only_input: in
     if late_count:
         good &= ~is_late
         if LATE in names:
-            late = _opened(rows.filter(pa.array(is_late))[LATE])
+            late = opened(rows.filter(pa.array(is_late))[LATE])
     kept = rows if good.all() else rows.filter(pa.array(good))
-    buckets = dict(_split(kernel.combine(kept))) if kept.num_rows else {}
+    buckets = dict(_split(kernel.combine(kept, previous_us))) if kept.num_rows else {}
     facts = Facts(counts, newest, late_count, 0 if bad is None else len(bad))
     return Packed(facts, buckets, late, bad)
 
@@ -132,12 +132,9 @@ def _split(combined: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield int(bucket), by_bucket.slice(begin, end - begin)
 
 
-def _fields(structs: pa.ChunkedArray) -> list[pa.Array]:
-    return list(structs.combine_chunks().flatten())
-
-
-def _opened(structs: pa.ChunkedArray) -> pa.Table:
-    return pa.table(_fields(structs), names=[f.name for f in structs.type])
+def opened(structs: pa.ChunkedArray) -> pa.Table:
+    """The fields of structs as columns."""
+    return pa.table(structs.combine_chunks().flatten(), names=[f.name for f in structs.type])
 
 
 def concat(tables: Iterable[pa.Table | None]) -> pa.Table | None:

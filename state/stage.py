@@ -34,12 +34,18 @@ class Moment:
 
     batch: int
     wall_us: int
+    previous_wall_us: int
     clock: Clock
     rules: Mapping[str, Rules]
     times: Mapping[str, StepTime]
     inputs: tuple[str, ...]
     known: Facts = field(default_factory=Facts)  # what the driver knows already of this batch
     used: Mapping[str, int | None] = field(default_factory=dict)  # the marks of the steps that have run in it
+
+    @property
+    def since_us(self) -> int:
+        """The wall time of the first batch of all."""
+        return min((i.since_us for i in self.clock.inputs.values()), default=self.wall_us)
 
     def moved(self, facts: Facts) -> Clock:
         """The clock after the batch, as every bucket computes it for itself."""
@@ -68,33 +74,40 @@ class Stage:
     def run(self, bucket: int, rows: list[pa.Table], facts: Facts) -> tuple[Outcome, Report]:
         """The kernel on one bucket; a bucket with no rows and nothing due keeps its runs."""
         previous, now = self.previous_us, self.moment.moved(facts).steps.get(self.step)
-        clock = StepClock(BEGINNING_US if previous is None else previous, BEGINNING_US if now is None else now)
+        clock = StepClock(
+            BEGINNING_US if previous is None else previous,
+            BEGINNING_US if now is None else now,
+            self.moment.previous_wall_us,
+            self.moment.wall_us,
+            self.moment.since_us,
+        )
         sets, wake = self.sets.get(bucket, {}), self.wakes.get(bucket)
-        if not rows and (wake is None or wake > clock.now_us):
+        if not rows and (wake is None or wake > clock.now_us) and not self.kernel.ticks(clock):
             return Outcome(None, wake), Report(bucket, sets, wake)
         state = BucketState(self.files, self.step, bucket, self.moment.batch, sets)
         outcome = self.kernel.step(state, rows, clock)
-        return outcome, Report(bucket, state.sets(), outcome.wake_us)
+        return outcome, Report(bucket, state.sets(), outcome.wake_us, outcome.late_count)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a bucket tells the driver: the runs that it has now, and when it wants to wake."""
+    """What a bucket tells the driver: the runs that it has now, when it wants to wake, what it found late."""
 
     bucket: int
     sets: Sets
     wake_us: int | None
+    late: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As it comes back from a task."""
         sets = {name: [run.to_json() for run in runs] for name, runs in self.sets.items()}
-        return {"bucket": self.bucket, "sets": sets, "wake_us": self.wake_us}
+        return {"bucket": self.bucket, "sets": sets, "wake_us": self.wake_us, "late": self.late}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Report:
         """As the task sent it."""
         sets = {name: tuple(map(Run.from_json, runs)) for name, runs in value["sets"].items()}
-        return cls(value["bucket"], sets, value["wake_us"])
+        return cls(value["bucket"], sets, value["wake_us"], value["late"])
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,11 @@ class Ran:
     main: pa.Table | None
     late: pa.Table | None
     bad: pa.ChunkedArray | None
+
+    @property
+    def late_count(self) -> int:
+        """How many rows were late, by the pack or by the buckets."""
+        return self.facts.late + sum(r.late for r in self.reports)
 
 
 def run_here(stage: Stage, rows: Iterable[pa.Table]) -> Ran:
@@ -120,7 +138,7 @@ def run_here(stage: Stage, rows: Iterable[pa.Table]) -> Ran:
         reports.append(report)
     main = concat(o.main for o in outcomes)
     bad = [p.bad for p in packed if p.bad is not None]
-    late = concat(p.late for p in packed)
+    late = concat([*(p.late for p in packed), *(o.late for o in outcomes)])
     return Ran(facts, tuple(reports), main, late, pa.chunked_array(bad) if bad else None)
 
 
@@ -133,7 +151,8 @@ def run_rest(stage: Stage, ran: Ran) -> Ran:
             outcome, report = stage.run(bucket, [], ran.facts)
             outcomes.append(outcome)
             reports.append(report)
-    return replace(ran, reports=tuple(reports), main=concat(o.main for o in outcomes))
+    late = concat([ran.late, *(o.late for o in outcomes)])
+    return replace(ran, reports=tuple(reports), main=concat(o.main for o in outcomes), late=late)
 
 
 def pack_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -172,6 +191,8 @@ def bucket_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
             outcome, report = stage.run(bucket, rows.pop(bucket, []), told)
             if outcome.main is not None and outcome.main.num_rows:
                 yield _wire(MAIN, bucket, to_bytes(outcome.main))
+            if outcome.late is not None and outcome.late.num_rows:
+                yield _wire(LATE_ROWS, bucket, to_bytes(outcome.late))
             said = {"report": report.to_json(), "facts": told.to_json()}
             yield _wire(REPORT, bucket, pa.py_buffer(json.dumps(said).encode()))
 
@@ -184,7 +205,8 @@ def unpack_task(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Itera
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for value in batch.column("data"):
-                yield from from_bytes(value.as_buffer()).cast(schema).to_batches(max_chunksize=250_000)
+                table = from_bytes(value.as_buffer()).select(schema.names)
+                yield from table.cast(schema).to_batches(max_chunksize=250_000)
 
     return work
 

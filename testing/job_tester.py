@@ -220,10 +220,10 @@ class JobTester:
 
     def _process(self, engine: Engine, batch: int, planned: Planned) -> BatchReport:
         given: dict[Node, DataFrame] = {}
-        for number, node in enumerate(self._layout.inputs):
+        for node in self._layout.inputs:
             lines = planned.rows.get(node.name, [])
             frame = pushed_frame(self._spark, node, lines, self._partitions)
-            given[node] = ingest(node, number, frame, f"{planned.wall_us}L")
+            given[node] = ingest(self._layout, node, frame, f"{planned.wall_us}L")
         return engine.process(batch, given, planned.wall_us, small=not self._cluster, punctuation=planned.punctuation)
 
     def _keep_late(self, report: BatchReport) -> None:

@@ -13,7 +13,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sql
 
 from penstock.plan.columns import Columns
 from penstock.plan.errors import PlanError
-from penstock.plan.expressions import names_in, parse, tokenize
+from penstock.plan.expressions import names_in, parse, split_tokens, tokenize
 from penstock.plan.written import written_at
 from penstock.windows.aggregates.registry import KERNEL_AGGREGATES
 
@@ -62,6 +62,11 @@ class Aggregate:
         """True when every call in it has a kernel."""
         return bool(self.calls) and all(c.ours for c in self.calls)
 
+    @property
+    def foreign(self) -> str:
+        """What in it has no kernel, by name."""
+        return ", ".join(c.name for c in self.calls if not c.ours) or self.text
+
     def rebuilt(self, places: tuple[str, ...]) -> str:
         """The expression with each call replaced by the column that holds its result."""
         text = self.around[0]
@@ -70,8 +75,8 @@ class Aggregate:
         return text
 
 
-def read_aggregate(name: str, text: str, columns: Columns, keys: tuple[str, ...], step: str) -> Aggregate:
-    """Take the text apart and check each name in it.
+def read_aggregate(name: str, text: str, columns: Columns, grouped: tuple[str, ...], step: str) -> Aggregate:
+    """Take the text apart and check each name in it; ``grouped`` are the keys and the window's columns.
 
     >>> a = read_aggregate("rate", "sum(x) / count(*)", Columns(("x",)), (), "agg(rate=...)")
     >>> [c.name for c in a.calls], a.rebuilt(("s", "n"))
@@ -81,7 +86,7 @@ def read_aggregate(name: str, text: str, columns: Columns, keys: tuple[str, ...]
     if isinstance(tree, exp.Alias):
         raise PlanError(f"{step}: the name stands before the '='; leave 'as {tree.alias}' out. ({written_at()})")
     for used in names_in(tree):
-        if used not in ("window_start", "window_end"):
+        if used not in grouped:
             columns.require(used, step, any_case=True)
     tokens = tokenize(text)
     calls: list[Call] = []
@@ -102,7 +107,7 @@ def read_aggregate(name: str, text: str, columns: Columns, keys: tuple[str, ...]
     for call in calls:
         _check_fractions(call, step)
     found = Aggregate(name, text, tuple(calls), tuple(around))
-    _check_around(found, tree, keys, step)
+    _check_around(found, tree, grouped, step)
     return found
 
 
@@ -114,15 +119,15 @@ def _check_fractions(call: Call, step: str) -> None:
                 raise PlanError(f"{step}: {number.name} is no fraction; the 95th percentile is 0.95. ({written_at()})")
 
 
-def _check_around(aggregate: Aggregate, tree: exp.Expr, keys: tuple[str, ...], step: str) -> None:
+def _check_around(aggregate: Aggregate, tree: exp.Expr, grouped: tuple[str, ...], step: str) -> None:
     registered = tree.find(exp.Anonymous) is not None
     if not aggregate.calls and not registered:
         raise PlanError(f"{step}: there is no aggregate in {aggregate.text!r}. ({written_at()})")
     outside = parse(aggregate.rebuilt(("NULL",) * len(aggregate.calls)), step)
-    grouped = {k.casefold() for k in (*keys, "window_start", "window_end")}
+    fixed = {name.casefold() for name in grouped}
     for used in names_in(outside):
         # inside a function that we do not know, a column may be the argument of a registered aggregate
-        if used.casefold() not in grouped and outside.find(exp.Anonymous) is None:
+        if used.casefold() not in fixed and outside.find(exp.Anonymous) is None:
             raise PlanError(
                 f"{step}: {used!r} is neither a key nor inside an aggregate; "
                 f"write first({used}), or group by it. ({written_at()})"
@@ -134,7 +139,7 @@ def _read_call(text: str, tokens: list[Token], i: int) -> tuple[Call, int]:
     name = tokens[i].text.lower()
     close = _closing(tokens, i + 1)
     distinct = tokens[i + 2].token_type == TokenType.DISTINCT
-    arguments = _split(text, tokens, i + (3 if distinct else 2), close)
+    arguments = split_tokens(text, tokens, i + (3 if distinct else 2), close)
     after = close + 1
     ignore_nulls, where, within_group = False, None, None
     while after < len(tokens):
@@ -168,21 +173,3 @@ def _closing(tokens: list[Token], opening: int) -> int:
             if depth == 0:
                 return i
     raise AssertionError("the parser let an open bracket through")
-
-
-def _split(text: str, tokens: list[Token], start: int, close: int) -> tuple[str, ...]:
-    if start >= close:
-        return ()
-    opens = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
-    closes = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-    parts, depth, begin = [], 0, tokens[start].start
-    for token in tokens[start:close]:
-        if token.token_type in opens:
-            depth += 1
-        elif token.token_type in closes:
-            depth -= 1
-        elif token.token_type == TokenType.COMMA and depth == 0:
-            parts.append(text[begin : token.start].strip())
-            begin = token.end + 1
-    parts.append(text[begin : tokens[close].start].strip())
-    return tuple(parts)

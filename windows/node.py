@@ -1,90 +1,248 @@
-"""The plan nodes of a window: its aggregates, and the rows that it refused as late."""
+"""The plan nodes of windows: aggregates, and the first rows by an order; without a window, running ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
 
-from penstock.plan.columns import Columns, check_name
+from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name
 from penstock.plan.errors import PlanError
-from penstock.plan.node import Node
+from penstock.plan.node import Mode, Node
+from penstock.plan.order import OrderBy, read_order
+from penstock.plan.step import Late, Step
 from penstock.plan.written import written_at
 from penstock.windows.calls import Aggregate, read_aggregate
-from penstock.windows.shapes import Aligned
+from penstock.windows.firing import Final, Firing, Panes, Updates
+from penstock.windows.same import Same
+from penstock.windows.sessions import Session
+from penstock.windows.shapes import Sliced
+from penstock.windows.sliding import Sliding
 
-Late = Literal["drop", "capture", "dead_letter"]
-WINDOW_COLUMNS = ("window_start", "window_end")
+Shape = Sliced | Sliding | Session | Same
+
+PANE = "pane"
+RANK = "rank"
 
 
 @dataclass(frozen=True)
-class WindowAggregate(Node):
-    """Aggregates per key and window, out once, when the watermark passes the window's end."""
+class Window(Step):
+    """Rows of a key by windows of one ``shape`` (None: all of them for ever), and when results come out."""
 
     upstream: Node
     keys: tuple[str, ...]
-    shape: Aligned
-    aggregates: tuple[Aggregate, ...]
-    late: Late
-    name: str
-
-    stateful: ClassVar[bool] = True
+    shape: Shape | None
+    firing: Firing
 
     @property
-    def columns(self) -> Columns:
-        names = (*WINDOW_COLUMNS, *self.keys, *(a.name for a in self.aggregates))
-        return Columns(names, owner=f"the window {self.name!r} gives")
+    def shown(self) -> tuple[str, ...]:
+        """The window's own columns."""
+        return () if self.shape is None else WINDOW_COLUMNS
+
+    @property
+    def panes(self) -> tuple[str, ...]:
+        """The column that tells what a value is worth, where there is one."""
+        return (PANE,) if isinstance(self.firing, Panes) else ()
 
     @property
     def time(self) -> str | None:
         return None
 
-    def describe(self) -> str:
-        of = f" by {', '.join(self.keys)}" if self.keys else ""
-        what = ", ".join(f"{a.name} = {a.text}" for a in self.aggregates)
-        return f"window '{self.name}'{of}, {self.shape.describe()}: {what}"
+    @property
+    def mode(self) -> Mode:
+        return "append" if isinstance(self.firing, Final) else "upsert"
 
-    def keeps(self) -> str | None:
-        what = "partial aggregates per key and slice" if all(a.ours for a in self.aggregates) else "the rows"
-        return f"{what}, until the watermark passes their last window"
+    @property
+    def key(self) -> tuple[str, ...]:
+        return () if self.mode == "append" else (*self.keys, *self.shown)
+
+    @property
+    def window_closes_us(self) -> int | None:
+        if isinstance(self.shape, Same):
+            return self.upstream.window_closes_us
+        return None if self.shape is None else int(isinstance(self.shape, Sliding))
+
+    @property
+    def by_wall(self) -> bool:
+        return isinstance(self.firing, Panes) and self.firing.early is not None
+
+    def state_depends_on(self) -> dict[str, object]:
+        window = "none" if self.shape is None else self.shape.describe()
+        return {"keys": list(self.keys), "window": window, "emit": self.firing.describe()}
+
+    def _where(self) -> str:
+        """Key, window and firing in words."""
+        by = [f"by {', '.join(self.keys)}"] if self.keys else []
+        over = [] if self.shape is None else [self.shape.describe()]
+        fires = [] if isinstance(self.firing, Final) or self.shape is None else [self.firing.describe()]
+        return ", ".join([*by, *over, *fires])
+
+    def _until(self) -> str:
+        if self.shape is None:
+            return "for every key, for ever"
+        if isinstance(self.shape, Session | Sliding):
+            until = (
+                "until the watermark passes the session"
+                if isinstance(self.shape, Session)
+                else ("until the watermark passes the last window that they reach")
+            )
+        else:
+            until = "until the watermark passes their last window"
+        corrected = isinstance(self.firing, Panes) and self.firing.allowed_lateness
+        return until + (" and the allowed lateness" if corrected else "")
 
 
 @dataclass(frozen=True)
-class LateRows(Node):
-    """The rows that a step refused as late, as they came to it."""
+class WindowAggregate(Window):
+    """Aggregates per key and window."""
 
-    step: WindowAggregate
+    aggregates: tuple[Aggregate, ...]
 
     @property
     def columns(self) -> Columns:
-        return self.step.upstream.columns
-
-    @property
-    def time(self) -> str | None:
-        return self.step.upstream.time
+        names = (*self.shown, *self.keys, *(a.name for a in self.aggregates), *self.panes)
+        return Columns(names, owner=f"the step {self.name!r} gives")
 
     def describe(self) -> str:
-        return f"late rows of '{self.step.name}'"
+        what = ", ".join(f"{a.name} = {a.text}" for a in self.aggregates)
+        kind = "window" if self.shape is not None else "running values"
+        where = self._where()
+        return f"{kind} '{self.name}'{' ' if where.startswith('by') else ', ' if where else ''}{where}: {what}"
+
+    def keeps(self) -> str | None:
+        ours = all(a.ours for a in self.aggregates)
+        per = {Sliding: "per key and time", Session: "per session", type(None): "per key"}
+        what = f"partial aggregates {per.get(type(self.shape), 'per key and slice')}" if ours else "the rows"
+        return f"{what}, {self._until()}"
+
+    def state_depends_on(self) -> dict[str, object]:
+        return {**super().state_depends_on(), "aggregates": {a.name: a.text for a in self.aggregates}}
 
 
-def check_late(late: str, step: str) -> Late:
-    """The rule for late rows, refused when there is no such rule."""
-    if late not in get_args(Late):
-        raise PlanError(f"{step}: late={late!r}; there is 'drop', 'capture', 'dead_letter'. ({written_at()})")
-    return late  # type: ignore[return-value]  # mypy does not follow get_args
+@dataclass(frozen=True)
+class WindowTop(Window):
+    """The ``n`` first rows of each key and window, by an order."""
+
+    n: int
+    by: tuple[OrderBy, ...]
+    ties: bool
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The rows' own columns that come out, besides key and window."""
+        return tuple(c for c in self.upstream.columns.names if c not in (*self.keys, *self.shown))
+
+    @property
+    def columns(self) -> Columns:
+        rows = tuple(c for c in self.upstream.columns.names if c not in self.shown)
+        return Columns((*self.shown, *rows, RANK, *self.panes), owner=f"the step {self.name!r} gives")
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return () if self.mode == "append" else (*super().key, RANK)
+
+    def describe(self) -> str:
+        where = self._where()
+        order = ", ".join(o.describe() for o in self.by)
+        joined = " " if where.startswith("by") else ", " if where else ""
+        return f"top {self.n} '{self.name}'{joined}{where}: first by {order}{' with ties' if self.ties else ''}"
+
+    def keeps(self) -> str | None:
+        return f"the {self.n} first rows per key and slice, {self._until()}"
+
+    def state_depends_on(self) -> dict[str, object]:
+        order = [o.describe() for o in self.by]
+        return {**super().state_depends_on(), "top": f"{self.n} by {', '.join(order)}, ties {self.ties}"}
+
+
+def firing_of(emit: object) -> Firing:
+    """When results come out, as ``emit=`` says it."""
+    if isinstance(emit, Panes):
+        return emit
+    if emit == "final":
+        return Final()
+    if emit == "updates":
+        return Updates()
+    raise PlanError(f"window: emit={emit!r}; there is 'final', 'updates' and panes(...). ({written_at()})")
+
+
+def check_shape(upstream: Node, keys: tuple[str, ...], shape: object) -> None:
+    """Refuse what is no window, and a window that these rows cannot have."""
+    if not isinstance(shape, Sliding | Session | Same) and not hasattr(shape, "slice_of"):
+        raise PlanError(f"window: {shape!r} is no window; use one of penstock.windows. ({written_at()})")
+    if isinstance(shape, Same) and upstream.window_closes_us is None:
+        raise PlanError(
+            "window(same()): the rows have no window; it follows an earlier .window(...) step, and the columns "
+            f"window_start and window_end must be as that step made them. ({written_at()})"
+        )
+    for column in WINDOW_COLUMNS:
+        if column in keys:
+            raise PlanError(
+                f"window: the key {column!r} is named like a window column; rename it first. ({written_at()})"
+            )
 
 
 def aggregate(
-    upstream: Node, keys: tuple[str, ...], shape: Aligned, late: Late, texts: dict[str, str]
+    upstream: Node,
+    keys: tuple[str, ...],
+    shape: Shape | None,
+    firing: Firing,
+    late: Late,
+    texts: Mapping[str, str],
 ) -> WindowAggregate:
-    """The node of ``.window(...).agg(...)``."""
+    """The node of ``.agg(...)``, with a window or without."""
     if not texts:
         raise PlanError(f"agg(): name at least one aggregate, such as n='count(*)'. ({written_at()})")
+    window = () if shape is None else WINDOW_COLUMNS
+    panes = (PANE,) if isinstance(firing, Panes) else ()
     found = []
     for name, text in texts.items():
         step = f"agg({name}={text!r})"
-        if check_name(name, step) in (*keys, *WINDOW_COLUMNS):
-            what = "a key" if name in keys else "a window column"
+        if check_name(name, step) in (*keys, *window, *panes):
+            what = "a key" if name in keys else "a window column" if name in window else "the pane's column"
             raise PlanError(f"{step}: {name!r} is {what}; give the aggregate another name. ({written_at()})")
-        found.append(read_aggregate(name, text, upstream.columns, keys, step))
-    derived = "window_by_" + "_".join(keys) if keys else "window"
-    return WindowAggregate(upstream, keys, shape, tuple(found), late, derived)
+        read = read_aggregate(name, text, upstream.columns, (*keys, *window), step)
+        if not isinstance(firing, Final) and not read.ours:
+            raise PlanError(
+                f"{step}: {read.foreign} is Spark's own aggregate, which can be finished once and not corrected: "
+                f"it needs a window with emit='final'. ({written_at()})"
+            )
+        found.append(read)
+    kind = "window" if shape is not None else "agg"
+    return WindowAggregate(upstream, keys, shape, firing, tuple(found), late=late, name=_derived(kind, keys))
+
+
+def top(
+    upstream: Node,
+    keys: tuple[str, ...],
+    shape: Shape | None,
+    firing: Firing,
+    late: Late,
+    n: int,
+    by: str,
+    ties: bool,
+) -> WindowTop:
+    """The node of ``.top(...)``, with a window or without."""
+    step = f"top({n!r}, by={by!r})"
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise PlanError(f"{step}: n is a whole number from 1 on. ({written_at()})")
+    if upstream.columns.open:
+        raise PlanError(f"{step}: the rows come out whole, so the source needs a schema. ({written_at()})")
+    if ties and not isinstance(firing, Final):
+        raise PlanError(
+            f"{step}: with ties=True ranks repeat, and rows that still change would have no key; "
+            f"use emit='final', or leave ties out. ({written_at()})"
+        )
+    taken = {RANK, *((PANE,) if isinstance(firing, Panes) else ())}
+    if shape is not None and not isinstance(shape, Same):
+        taken |= set(WINDOW_COLUMNS)
+    for column in upstream.columns.names:
+        if column in taken:
+            raise PlanError(
+                f"{step}: the rows have a column {column!r} of their own; rename it first. ({written_at()})"
+            )
+    order = read_order(by, upstream.columns, step)
+    return WindowTop(upstream, keys, shape, firing, n, order, bool(ties), late=late, name=_derived("top", keys))
+
+
+def _derived(kind: str, keys: tuple[str, ...]) -> str:
+    return f"{kind}_by_" + "_".join(keys) if keys else kind

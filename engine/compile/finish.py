@@ -2,62 +2,123 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from penstock.compile.edge import Edge, carried_names
 from penstock.compile.failures import root_cause
+from penstock.plan.columns import WINDOW_COLUMNS
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import quoted
+from penstock.plan.node import Node
 from penstock.plan.text import where_written
 from penstock.sources.base import PARTITION, POSITION
-from penstock.state.edge import TIME
+from penstock.state.edge import INPUT, TIME, WEIGHT
 from penstock.windows.calls import Aggregate, Call
 from penstock.windows.kernel import WINDOW_END, WINDOW_START
-from penstock.windows.node import WindowAggregate
+from penstock.windows.node import Window, WindowAggregate, WindowTop
+from penstock.windows.partials import RESULT
+from penstock.windows.same import Same
+from penstock.windows.shown import PANE
 
 _ORDER = f"struct({TIME}, {PARTITION}, {POSITION})"
 _REVERSED = f"struct(-{TIME}, -{PARTITION}, -{POSITION})"
 
 
-def renamed(edge: Edge, results: pa.Table) -> pa.Table | None:
+def aggregates(node: WindowAggregate, keys: tuple[str, ...], calls: tuple[Call, ...], results: DataFrame) -> DataFrame:
+    """The rows of a window whose aggregates the kernel has finished."""
+    shown = _shown(node, keys)
+    frame = results.select(*(F.col(c).alias(shown.get(c, c)) for c in results.columns))
+    made = {a.name: a.rebuilt(_places(a, calls)) for a in node.aggregates}
+    return _selected(node, frame, made)
+
+
+def renamed_aggregates(
+    node: WindowAggregate, keys: tuple[str, ...], calls: tuple[Call, ...], results: pa.Table
+) -> pa.Table | None:
     """The results under the users' names, when there is nothing left to compute; else None."""
-    if not edge.kernel.partial or any(set(a.around) != {""} for a in edge.node.aggregates):
+    if any(set(a.around) != {""} for a in node.aggregates):
         return None
-    columns = [*results.columns[:2], *(results[k] for k in edge.kernel.keys)]
-    columns += [results[_places(edge, a)[0]] for a in edge.node.aggregates]
-    return pa.table(columns, names=list(edge.node.columns.names))
+    return _renamed(node, keys, {a.name: _places(a, calls)[0] for a in node.aggregates}, results)
 
 
-def finished(edge: Edge, results: DataFrame) -> DataFrame:
-    """The rows of the window as its readers see them."""
-    node, kernel = edge.node, edge.kernel
-    carried = [c for c in kernel.carried if c.startswith("__ps_carried_")]
-    new = dict(zip(carried, carried_names(node, list(edge.reads)) if carried else [], strict=True))
-    new |= dict(zip(kernel.keys, node.keys, strict=True))
-    for own, shown in ((WINDOW_START, "window_start"), (WINDOW_END, "window_end")):
-        if shown not in new.values():  # a column of the rows themselves goes before the window's own
-            new[own] = shown
-    frame = results.select(*(F.col(c).alias(new.get(c, c)) for c in results.columns))
-    window = [F.col(new.get(WINDOW_START, WINDOW_START)), F.col(new.get(WINDOW_END, WINDOW_END))]
+def top(node: WindowTop, keys: tuple[str, ...], results: DataFrame) -> DataFrame:
+    """The first rows of a window, as the rows were."""
+    shown = _shown(node, keys) | {c: name for name, c in _carried(node).items()}
+    return _selected(node, results.select(*(F.col(c).alias(shown.get(c, c)) for c in results.columns)), {})
+
+
+def renamed_top(node: WindowTop, keys: tuple[str, ...], results: pa.Table) -> pa.Table:
+    """The same, in this process."""
+    return _renamed(node, keys, _carried(node), results)
+
+
+def aggregated_by_spark(
+    node: WindowAggregate, keys: tuple[str, ...], carried: tuple[str, ...], results: DataFrame
+) -> DataFrame:
+    """The rows of a window whose aggregates are Spark's to do, over the rows that the kernel kept."""
+    # a column of the rows themselves goes before the window's own
+    own = {c: name for c, name in _shown(node, keys).items() if name not in carried}
+    shown = own | {f"__ps_carried_{i}": c for i, c in enumerate(carried)}
+    frame = results.select(*(F.col(c).alias(shown.get(c, c)) for c in results.columns))
+    window = [F.col(c if name in carried else name) for c, name in _WINDOW.items()]
     try:
-        if kernel.partial:
-            made = [F.expr(a.rebuilt(_places(edge, a))).alias(a.name) for a in node.aggregates]
-            rows = frame.select(*window, *_keys(node.keys), *made)
-        else:
-            texts = [F.expr(a.rebuilt(tuple(map(spark_text, a.calls)))).alias(a.name) for a in node.aggregates]
-            rows = frame.groupBy(*window, *_keys(node.keys)).agg(*texts)
+        texts = [F.expr(a.rebuilt(tuple(map(spark_text, a.calls)))).alias(a.name) for a in node.aggregates]
+        rows = frame.groupBy(*window, *_columns(node.keys)).agg(*texts)
     except (AnalysisException, ParseException) as error:
         raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
     return rows.toDF(*node.columns.names)
 
 
-def timed(node: WindowAggregate, rows: DataFrame) -> DataFrame:
-    """A result's time is the last instant of its window; equal times are ordered by the key, whatever the buckets."""
-    identity = F.xxhash64(F.col("window_start"), *_keys(node.keys))
-    return rows.withColumns({TIME: F.unix_micros("window_end") - 1, PARTITION: F.lit(0), POSITION: identity})
+@singledispatch
+def timed(node: Node, rows: DataFrame) -> DataFrame:
+    """A step's rows with their time; what was late, and what was kept whole, has its own."""
+    return rows.drop(INPUT)
+
+
+@timed.register
+def timed_window(node: Window, rows: DataFrame) -> DataFrame:
+    # equal times are ordered by the key, whatever the buckets
+    ranks = ("rank",) if isinstance(node, WindowTop) else ()
+    identity = F.xxhash64(F.col("window_start"), *_columns((*node.keys, *ranks)))
+    time = F.unix_micros("window_end") - 1 + (node.window_closes_us or 0)
+    return rows.withColumns({TIME: time, PARTITION: F.lit(0), POSITION: identity})
+
+
+_WINDOW = {WINDOW_START: "window_start", WINDOW_END: "window_end"}
+
+
+def _shown(node: Window, keys: tuple[str, ...]) -> dict[str, str]:
+    """The kernel's own columns by the names that readers see."""
+    if isinstance(node.shape, Same):
+        names = dict(zip(keys, (*WINDOW_COLUMNS, *node.keys), strict=True))
+    else:
+        names = dict(zip(keys, node.keys, strict=True)) | ({} if node.shape is None else _WINDOW)
+    return names | {PANE: "pane"}
+
+
+def _carried(node: WindowTop) -> dict[str, str]:
+    return {c: f"__ps_carried_{i}" for i, c in enumerate(node.carried)}
+
+
+def _selected(node: Window, frame: DataFrame, made: dict[str, str]) -> DataFrame:
+    weight = [F.col(WEIGHT)] if node.mode == "upsert" else []
+    try:
+        columns = [F.expr(made[c]).alias(c) if c in made else F.col(quoted(c)) for c in node.columns.names]
+        return frame.select(*columns, *weight)
+    except (AnalysisException, ParseException) as error:
+        raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
+
+
+def _renamed(node: Window, keys: tuple[str, ...], own: dict[str, str], results: pa.Table) -> pa.Table:
+    named = {name: c for c, name in _shown(node, keys).items()} | own
+    columns = {name: results[named.get(name, name)] for name in node.columns.names}
+    if node.mode == "upsert":
+        columns[WEIGHT] = results[WEIGHT]
+    return pa.table(list(columns.values()), names=list(columns))
 
 
 def spark_text(call: Call) -> str:
@@ -86,9 +147,9 @@ def spark_text(call: Call) -> str:
     return text + (f" filter (where {where})" if where else "")
 
 
-def _places(edge: Edge, aggregate: Aggregate) -> tuple[str, ...]:
-    return tuple(f"__ps_result_{edge.calls.index(call)}" for call in aggregate.calls)
+def _places(aggregate: Aggregate, calls: tuple[Call, ...]) -> tuple[str, ...]:
+    return tuple(f"{RESULT}{calls.index(call)}" for call in aggregate.calls)
 
 
-def _keys(names: tuple[str, ...]) -> list[Column]:
+def _columns(names: tuple[str, ...]) -> list[Column]:
     return [F.col(quoted(n)) for n in names]

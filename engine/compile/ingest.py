@@ -6,6 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from penstock.compile.failures import BAD_ROW, root_cause
+from penstock.compile.layout import Layout
 from penstock.compile.rows import visible
 from penstock.plan.durations import micros
 from penstock.plan.errors import PlanError
@@ -16,20 +17,26 @@ from penstock.sources.base import MALFORMED, PLACE
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
 
 
-def ingest(node: Input, number: int, frame: DataFrame, wall: str) -> DataFrame:
+def ingest(layout: Layout, node: Input, frame: DataFrame, wall: str) -> DataFrame:
     """The source's rows with their hidden columns; a bad row says why, where it came from and what it held.
 
-    ``wall`` is the batch's wall time in microseconds, as Spark SQL text.
+    ``wall`` is the batch's wall time in microseconds, as Spark SQL text. Where the plan corrects the input's
+    clock, the row's time is the corrected one from here on.
     """
-    present = frame.columns
+    present, number = frame.columns, layout.numbers[node]
     time = wall
     reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN 'malformed'"] if MALFORMED in present else []
     reasons += [f"WHEN {quoted(column)} IS NULL THEN 'malformed'" for column in _required(node)]
     if node.time_column is not None:
-        time = f"unix_micros(cast({quoted(node.time_column)} AS timestamp))"
+        time = _micros(node.time_column)
+        if node in layout.corrected:
+            sent, received = layout.corrected[node]
+            time = f"({time} + {_micros(received)} - {_micros(sent)})"
         ahead = micros(node.max_ahead)
         reasons.append(f"WHEN {time} IS NULL OR {time} > {wall} + {ahead}L THEN 'bad_time'")
     columns = {c: quoted(c) for c in present if c != MALFORMED}
+    if node.time_column is not None and node in layout.corrected:
+        columns[node.time_column] = f"cast(timestamp_micros({time}) AS {_type(frame, node.time_column)})"
     columns |= {TIME: time, INPUT: str(number)}
     columns.setdefault(PLACE, "cast(null AS string)")
     columns[BAD] = _bad(node.name, reasons, columns[PLACE], visible(frame), MALFORMED in present)
@@ -37,6 +44,14 @@ def ingest(node: Input, number: int, frame: DataFrame, wall: str) -> DataFrame:
         return frame.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in columns.items()))
     except AnalysisException as error:
         raise PlanError(f"{where_written(node)}: {root_cause(error)}") from None
+
+
+def _micros(column: str) -> str:
+    return f"unix_micros(cast({quoted(column)} AS timestamp))"
+
+
+def _type(frame: DataFrame, column: str) -> str:
+    return frame.schema[column].dataType.simpleString()
 
 
 def _bad(name: str, reasons: list[str], place: str, shown: list[str], has_raw: bool) -> str:

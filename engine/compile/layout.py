@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.job import Job
+from penstock.operators.clock import corrections
 from penstock.operators.rows import Explode, Filter, MapPandas, Union
 from penstock.plan.input import Input
 from penstock.plan.node import Node, walk
 from penstock.plan.output import Output
-from penstock.windows.node import LateRows, WindowAggregate
+from penstock.plan.step import LateRows, Step
 
-Boundary = Input | WindowAggregate | LateRows
+Boundary = Input | Step | LateRows
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,24 @@ class Layout:
         return self.job.outputs
 
     @cached_property
-    def stages(self) -> tuple[WindowAggregate, ...]:
+    def stages(self) -> tuple[Step, ...]:
         """The stateful steps, each after those that feed it."""
         found = walk(*(o.node for o in self.outputs))
-        return tuple(n for n in found if isinstance(n, WindowAggregate))
+        return tuple(n for n in found if isinstance(n, Step))
+
+    @cached_property
+    def corrected(self) -> dict[Input, tuple[str, str]]:
+        """The inputs whose clock is corrected, and the columns by which."""
+        return corrections(o.node for o in self.outputs)
 
     @cached_property
     def roots(self) -> tuple[Node, ...]:
         """The nodes whose frames are asked for: what feeds a stateful step, and what goes out."""
-        return (*(s.upstream for s in self.stages), *(o.node for o in self.outputs))
+        return (*(u for s in self.stages for u in s.inputs), *(o.node for o in self.outputs))
 
     def boundaries(self, root: Node) -> tuple[Boundary, ...]:
         """Where the row steps that lead to ``root`` begin."""
-        if isinstance(root, Input | WindowAggregate | LateRows):
+        if isinstance(root, Input | Step | LateRows):
             return (root,)
         return tuple(dict.fromkeys(b for upstream in root.inputs for b in self.boundaries(upstream)))
 
@@ -54,11 +60,11 @@ class Layout:
         return tuple(b for b in self.boundaries(root) if isinstance(b, Input))
 
     @cached_property
-    def taps(self) -> dict[Input, WindowAggregate | None]:
+    def taps(self) -> dict[Input, Step | None]:
         """For each input the step on whose way its rows are counted and judged; None when no step reads it."""
-        taps: dict[Input, WindowAggregate | None] = dict.fromkeys(self.inputs)
+        taps: dict[Input, Step | None] = dict.fromkeys(self.inputs)
         for stage in reversed(self.stages):
-            for node in self.reads(stage.upstream):
+            for node in (n for upstream in stage.inputs for n in self.reads(upstream)):
                 taps[node] = stage
         return taps
 
@@ -73,24 +79,25 @@ class Layout:
         read = self.inputs if self.direct is None else self.reads(self.direct)
         return (*(i.name for i in read), *(["(ticks)"] if self.needs_ticks else []))
 
-    def tapped(self, stage: WindowAggregate) -> frozenset[int]:
+    def tapped(self, stage: Step) -> frozenset[int]:
         """The numbers of the inputs whose rows are counted and judged on the way to a step."""
         return frozenset(i for i, node in enumerate(self.inputs) if self.taps[node] == stage)
 
-    def only_input(self, stage: WindowAggregate) -> int | None:
+    def only_input(self, stage: Step) -> int | None:
         """The number of the one input whose rows all come to a step, and are counted there; None when there is none."""
-        begins = self.boundaries(stage.upstream)
+        begins = {b for upstream in stage.inputs for b in self.boundaries(upstream)}
         taps = self.tapped(stage)
-        if len(begins) != 1 or len(taps) != 1 or self._has(stage.upstream, (MapPandas, Explode, Union)):
+        remade = any(self._has(upstream, (MapPandas, Explode, Union)) for upstream in stage.inputs)
+        if len(begins) != 1 or len(taps) != 1 or remade:
             return None
         return next(iter(taps))
 
-    def drops_rows(self, stage: WindowAggregate) -> bool:
+    def drops_rows(self, stage: Step) -> bool:
         """True when a row step on the way may drop rows that have been seen."""
-        return self._has(stage.upstream, (Filter, Explode, MapPandas))
+        return any(self._has(upstream, (Filter, Explode, MapPandas)) for upstream in stage.inputs)
 
     def _has(self, root: Node, kinds: type[Node] | tuple[type[Node], ...]) -> bool:
-        if isinstance(root, Input | WindowAggregate | LateRows):
+        if isinstance(root, Input | Step | LateRows):
             return False
         return isinstance(root, kinds) or any(self._has(upstream, kinds) for upstream in root.inputs)
 
@@ -102,7 +109,7 @@ class Layout:
             return None
         if self.needs_ticks:
             return None  # the ticks are rows of their own
-        into_a_step = any(s.upstream == reading[0] for s in self.stages)
+        into_a_step = any(reading[0] in s.inputs for s in self.stages)
         if not into_a_step and (self.job.dead_letter_sink is not None or len(self.inputs) > 1):
             return None
         return reading[0] if self.boundaries(reading[0]) == self.reads(reading[0]) else None
@@ -110,4 +117,5 @@ class Layout:
     @cached_property
     def needs_ticks(self) -> bool:
         """True when something happens by wall time alone, also while every input is silent."""
-        return any(i.idle_after is not None or i.time_column is None for i in self.inputs)
+        by_wall = any(s.by_wall for s in self.stages)
+        return by_wall or any(i.idle_after is not None or i.time_column is None for i in self.inputs)

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructField, StructType
 
 from penstock.compile.failures import root_cause
 from penstock.compile.types import spark_schema
+from penstock.operators.clock import CorrectClock
 from penstock.operators.rows import Drop, Explode, Filter, MapPandas, Rename, Select, Union, WithColumns
 from penstock.plan.errors import PlanError, RunError, UnsupportedPlanError
 from penstock.plan.expressions import column_of, quoted
@@ -120,6 +121,11 @@ def compile_union(node: Union, frames: Frames) -> DataFrame:
         changed = {INPUT: f"CASE WHEN {again} THEN -1 ELSE {INPUT} END", BAD: f"CASE WHEN NOT {again} THEN {BAD} END"}
         right = right.selectExpr(*(f"{changed.get(c, quoted(c))} AS {quoted(c)}" for c in right.columns))
     return left.unionByName(right, allowMissingColumns=True)
+
+
+@compile_rule.register
+def compile_correct_clock(node: CorrectClock, frames: Frames) -> DataFrame:
+    return compile_node(node.upstream, frames)  # rows are corrected where they come in
 
 
 @compile_rule.register

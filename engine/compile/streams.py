@@ -27,7 +27,7 @@ class Streams:
     def __init__(self, layout: Layout, spark: SparkSession) -> None:
         self._layout = layout
         wall = "unix_micros(current_timestamp())"
-        taken = {node: ingest(node, number, node.source.read(spark), wall) for number, node in enumerate(layout.inputs)}
+        taken = {node: ingest(layout, node, node.source.read(spark), wall) for node in layout.inputs}
         self.one_way = layout.direct is not None
         self._columns: dict[Node, list[str]] = {node: frame.columns for node, frame in taken.items()}
         if layout.direct is not None:

@@ -15,4 +15,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A table of this process as a frame; nothing runs to make it."""
+    # Spark 4.0 takes an empty record batch for the end of the rows, and loses all that come after it
+    filled = [batch for batch in table.to_batches() if batch.num_rows]
+    table = pa.Table.from_batches(filled) if filled else table.schema.empty_table()
     return spark.createDataFrame(table, spark_schema(table.schema))

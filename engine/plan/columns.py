@@ -11,6 +11,9 @@ from penstock.plan.written import written_at
 
 RESERVED = "__ps_"
 
+#: The columns of a window, which its rows begin with.
+WINDOW_COLUMNS = ("window_start", "window_end")
+
 
 @dataclass(frozen=True)
 class Columns:

@@ -140,3 +140,33 @@ def quoted(name: str) -> str:
     '`page url`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def split_text(text: str) -> tuple[str, ...]:
+    """The parts of a text between the commas that stand in no bracket.
+
+    >>> split_text("greatest(a, b) desc, id")
+    ('greatest(a, b) desc', 'id')
+    """
+    tokens = tokenize(text)
+    return split_tokens(text, tokens, 0, len(tokens))
+
+
+def split_tokens(text: str, tokens: list[Token], start: int, stop: int) -> tuple[str, ...]:
+    """The same for a range of its tokens."""
+    if start >= stop:
+        return ()
+    opens = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+    closes = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+    parts, depth, begin = [], 0, tokens[start].start
+    for token in tokens[start:stop]:
+        if token.token_type in opens:
+            depth += 1
+        elif token.token_type in closes:
+            depth -= 1
+        elif token.token_type == TokenType.COMMA and depth == 0:
+            parts.append(text[begin : token.start].strip())
+            begin = token.end + 1
+    end = tokens[stop].start if stop < len(tokens) else len(text)
+    parts.append(text[begin:end].strip())
+    return tuple(parts)

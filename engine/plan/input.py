@@ -82,11 +82,12 @@ def read_input(
     node = Input(name, source, time, late, idle, ahead)
     if time is not None:
         node.columns.require(time, f"{step}: time={time!r}")
-        _check_time_type(source.schema, time, step)
+        check_time_type(source.schema, time, step)
     return node
 
 
-def _check_time_type(schema: pa.Schema | None, time: str, step: str) -> None:
+def check_time_type(schema: pa.Schema | None, time: str, step: str) -> None:
+    """Refuse a column that is no instant."""
     if schema is None:
         return
     kind = schema.field(time).type

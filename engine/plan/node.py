@@ -50,12 +50,17 @@ class Node(ABC):
     @property
     def key(self) -> tuple[str, ...]:
         """The key of the rows when they are a table; a stream has none."""
-        return ()
+        return self.inputs[0].key if self.inputs else ()
 
     @property
     def mode(self) -> Mode:
         """``append`` when a row, once out, stays as it is; ``upsert`` when later rows replace it."""
-        return "append"
+        return self.inputs[0].mode if self.inputs else "append"
+
+    @property
+    def window_closes_us(self) -> int | None:
+        """How long after ``window_end`` the rows' own window closes; None when they have no window."""
+        return None
 
     @property
     def lag(self) -> timedelta:

@@ -13,6 +13,7 @@ from penstock.compile.edge import Way
 from penstock.compile.layout import Layout
 from penstock.plan.node import Node
 from penstock.run import dead_letters
+from penstock.run.changes import table_changes
 from penstock.run.clock import Clock, Rules, StepTime
 from penstock.run.counters import Counters
 from penstock.run.outlets import Outlets
@@ -91,10 +92,10 @@ class Engine:
         if self.manifest is not None and batch <= self.manifest.batch:
             return self._report(batch, began, Facts(), {}, skipped=True)
         self._checkpoint.assert_epoch(self._epoch)
-        if self.manifest is not None:
-            wall_us = max(wall_us, self.manifest.body["wall_us"])  # a clock that was set back is no time machine
+        before = self.manifest.body["wall_us"] if self.manifest is not None else wall_us
+        wall_us = max(wall_us, before)  # a clock that was set back is no time machine
         facts = Facts(newest={self._names.index(n): {0: t} for n, t in (punctuation or {}).items()})
-        moment = Moment(batch, wall_us, self.clock, self._rules, self._times, self._names, facts)
+        moment = Moment(batch, wall_us, before, self.clock, self._rules, self._times, self._names, facts)
         reading = Reading(self.layout, given, self._spark, small, moment)
         try:
             done = []
@@ -148,7 +149,8 @@ class Engine:
                 frame = reading.rows(output.node)
                 if reading.is_here(output.node):
                     table, frame = frame.toArrow(), None
-            changes[output.name] = Changes(Rows(self._spark, table=table, frame=frame))
+            rows = Rows(self._spark, table=table, frame=frame)
+            changes[output.name] = Changes(rows) if output.node.mode == "append" else table_changes(rows, output.key)
         return changes
 
     def _write(self, batch: int, changes: Mapping[str, Changes]) -> None:
@@ -166,7 +168,7 @@ class Engine:
         changes: Mapping[str, Changes],
     ) -> Manifest:
         counters.rows.update({self._names[i]: n for i, n in facts.rows.items()})
-        counters.late.update({d.step: d.facts.late for d in done})
+        counters.late.update({d.step: d.late_count for d in done})
         counters.out.update({n: c.rows.table.num_rows for n, c in changes.items() if c.rows.table is not None})
         body = {
             "clock": replace(moment, known=Facts()).moved(facts).to_json(),

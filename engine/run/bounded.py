@@ -85,9 +85,9 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
             now = time.time_ns() // 1000
             frames = {node: declared(node, inputs[node.name]) for node in layout.inputs}
             taken: dict[Node, DataFrame] = {}
-            for number, (node, frame) in enumerate(frames.items()):
+            for node, frame in frames.items():
                 wall = now if node.time_column is None else END_US  # no event is too far ahead of the end of time
-                taken[node] = ingest(node, number, frame, f"{wall}L")
+                taken[node] = ingest(layout, node, frame, f"{wall}L")
             small = all(size_of(frame) <= SMALL_BYTES for frame in frames.values())
             # beyond the end of time less any lateness: every window closes
             end = {node.name: 2 * END_US - 1 for node in layout.inputs}

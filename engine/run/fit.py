@@ -10,19 +10,12 @@ from penstock.plan.errors import CheckpointError, PlanChangedError
 from penstock.state.checkpoint import Checkpoint
 
 DOCUMENT = "job.json"
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 
 
 def signature(layout: Layout, buckets: int) -> dict[str, Any]:
     """What the state in a checkpoint depends on: a job with another signature cannot go on from it."""
-    steps = {}
-    for step in layout.stages:
-        steps[step.name] = {
-            "kind": type(step).__name__,
-            "keys": list(step.keys),
-            "window": step.shape.describe(),
-            "aggregates": {a.name: a.text for a in step.aggregates},
-        }
+    steps = {step.name: {"kind": type(step).__name__, **step.state_depends_on()} for step in layout.stages}
     return {
         "version": LAYOUT_VERSION,
         "job": layout.job.name,
@@ -47,9 +40,9 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
             found.append(f"the step {name!r} is gone")
         else:
             found += [
-                f"step {name!r}: {part} was {_told(was[part])} and is {_told(is_now[part])}"
+                f"step {name!r}: {part} was {_told(was[part])} and is {_told(is_now.get(part))}"
                 for part in was
-                if was[part] != is_now[part]
+                if was[part] != is_now.get(part)
             ]
     return found
 

@@ -13,15 +13,14 @@ from penstock.compile.edge import ordered
 from penstock.compile.finish import timed
 from penstock.compile.ingest import flagged, usable
 from penstock.compile.layout import Layout
-from penstock.compile.rows import Frames, compile_node, visible
+from penstock.compile.rows import HIDDEN, Frames, compile_node, visible
 from penstock.compile.types import frame_of
 from penstock.plan.expressions import quoted
 from penstock.plan.input import Input
 from penstock.plan.node import Node
-from penstock.state.edge import BAD, INPUT, KEEP, TIME
+from penstock.state.edge import BAD, INPUT, KEEP, TIME, WEIGHT
 from penstock.state.pack import Facts
 from penstock.state.stage import Moment
-from penstock.windows.node import WindowAggregate
 
 
 class Reading:
@@ -79,23 +78,25 @@ class Reading:
         return compile_node(root, Frames(at, raw, self.layout.numbers))
 
     def rows(self, root: Node) -> DataFrame:
-        """The frame of an output: the users' columns of the rows that are left."""
+        """The frame of an output: the users' columns of the rows that are left; of a table also their weights."""
         at = {}
         for node in self._begins(root):
             given = self._given.get(node)
             at[node] = self._made(node) if given is None else usable(given) if BAD in given.columns else given
         frame = compile_node(root, Frames(at))
-        return frame.select(*map(quoted, visible(frame)))
+        return frame.select(*map(quoted, visible(frame)), *([WEIGHT] if root.mode == "upsert" else []))
 
     def table(self, root: Node) -> pa.Table | None:
         """The rows at ``root`` when they are in this process as they stand, else None."""
         table = self._tables.get(root)
-        return None if table is None else table.select([c for c in table.column_names if not c.startswith("__ps_")])
+        if table is None:
+            return None
+        return table.select([c for c in table.column_names if not c.startswith(HIDDEN) or c == WEIGHT])
 
     def _made(self, node: Node) -> DataFrame:
-        """A step's results as a frame, with their time; what was late has its own, and came from an input once."""
+        """A step's results as a frame, with their time."""
         frame = self._frames[node] if node in self._frames else frame_of(self.spark, self._tables[node])
-        return timed(node, frame) if isinstance(node, WindowAggregate) else frame.drop(INPUT)
+        return timed(node, frame)
 
     def bad(self) -> list[pa.ChunkedArray]:
         """The bad rows of inputs that no step reads, as JSON."""

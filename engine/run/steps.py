@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 
-from penstock.compile.edge import Edge, Way, compile_edge, packed_frame
+from penstock.compile.edge import CompiledStep, Way, packed_frame
 from penstock.compile.failures import SPARK_ERRORS, root_cause
-from penstock.compile.finish import finished, renamed
+from penstock.compile.steps import compile_step
 from penstock.compile.types import frame_of, spark_schema
 from penstock.plan.errors import PlanChangedError, RunError
+from penstock.plan.step import LateRows, Step
 from penstock.run.partitions import landing
 from penstock.run.reading import Reading
 from penstock.state.checkpoint import Checkpoint
@@ -38,7 +39,6 @@ from penstock.state.stage import (
     run_rest,
     unpack_task,
 )
-from penstock.windows.node import LateRows, WindowAggregate
 
 ROWS_A_TABLE = 250_000
 
@@ -51,6 +51,7 @@ class Done:
     facts: Facts
     reports: tuple[Report, ...]
     late: pa.Table | None
+    late_count: int
     bad: pa.ChunkedArray | None
 
 
@@ -62,13 +63,13 @@ class Steps:
         self._files = checkpoint.files
         self._buckets = buckets
         self._keep_late = keep_late
-        self._edges: dict[WindowAggregate, Edge] = {}
-        self._nothing: dict[WindowAggregate, pa.Table] = {}
+        self._compiled: dict[Step, CompiledStep] = {}
+        self._nothing: dict[Step, pa.Table] = {}
         self._held: list[DataFrame] = []
 
     def run(
         self,
-        node: WindowAggregate,
+        node: Step,
         reading: Reading,
         moment: Moment,
         manifest: Manifest | None,
@@ -76,31 +77,31 @@ class Steps:
     ) -> Done:
         """Run a step and put its results with the batch's rows; ``way`` is how they come to it."""
         frame = None
-        if node not in self._edges or not reading.is_empty(node.upstream):
-            frame = reading.edge(node.upstream)
-            if node not in self._edges:
-                self._edges[node] = compile_edge(node, frame, self._buckets)
-                _same_layout(self._edges[node], manifest)
-        edge = self._edges[node]
-        stage = self._stage(edge, moment, manifest, way)
+        if node not in self._compiled or not reading.is_empty(node.inputs[0]):
+            frame = reading.edge(node.inputs[0])
+            if node not in self._compiled:
+                self._compiled[node] = compile_step(node, frame, self._buckets)
+                _same_layout(self._compiled[node], manifest)
+        step = self._compiled[node]
+        stage = self._stage(step, moment, manifest, way)
         keep_late = self._keep_late or node.late != "drop"
-        if frame is None or reading.is_empty(node.upstream):
+        if frame is None or reading.is_empty(node.inputs[0]):
             ran = run_here(stage, [])
         else:
-            packed = packed_frame(edge, frame, moment.batch, stage.previous_us, way, keep_late)
-            if reading.is_here(node.upstream):
+            packed = packed_frame(step, frame, moment.batch, stage.previous_us, way, keep_late)
+            if reading.is_here(node.inputs[0]):
                 ran = run_here(stage, [packed.toArrow()])
             else:
-                return self._on_cluster(edge, stage, packed, reading)
-        self._put(edge, reading, ran.main)
+                return self._on_cluster(step, stage, packed, reading)
+        self._put(step, reading, ran.main)
         if node.late == "capture":
-            none = self._late_schema(edge, frame, reading)
+            none = self._late_schema(step, frame, reading)
             reading.put(LateRows(node), none.empty_table() if ran.late is None else ran.late)
-        return Done(node.name, ran.facts, ran.reports, ran.late, ran.bad)
+        return Done(node.name, ran.facts, ran.reports, ran.late, ran.late_count, ran.bad)
 
     def layouts(self) -> dict[str, dict[str, str]]:
         """The columns that each step keeps, for the manifest."""
-        return {node.name: edge.layout() for node, edge in self._edges.items()}
+        return {node.name: dict(step.kept) for node, step in self._compiled.items()}
 
     def close(self) -> None:
         """Let go of what the batch held in Spark."""
@@ -108,25 +109,25 @@ class Steps:
             frame.unpersist()
         self._held.clear()
 
-    def _stage(self, edge: Edge, moment: Moment, manifest: Manifest | None, way: Way) -> Stage:
-        name = edge.node.name
+    def _stage(self, step: CompiledStep, moment: Moment, manifest: Manifest | None, way: Way) -> Stage:
+        name = step.node.name
         sets = manifest.steps.get(name, {}) if manifest else {}
         wakes = manifest.body["wakes"].get(name, {}) if manifest else {}
         told = {int(bucket): wake for bucket, wake in wakes.items()}
-        return Stage(name, edge.kernel, self._buckets, self._files, sets, told, moment, way.only_input)
+        return Stage(name, step.kernel, self._buckets, self._files, sets, told, moment, way.only_input)
 
-    def _put(self, edge: Edge, reading: Reading, main: pa.Table | None) -> None:
+    def _put(self, step: CompiledStep, reading: Reading, main: pa.Table | None) -> None:
         """The results as tables of this process: most need nothing more than their names."""
-        node = edge.node
+        node = step.node
         if main is None:
             if node not in self._nothing:
-                none = frame_of(self._spark, edge.results.empty_table())
-                self._nothing[node] = finished(edge, none).toArrow()
+                none = frame_of(self._spark, step.results.empty_table())
+                self._nothing[node] = step.finished(none).toArrow()
             reading.put(node, self._nothing[node])
             return
-        named = renamed(edge, main)
+        named = step.renamed(main)
         if named is None:
-            rows = finished(edge, frame_of(self._spark, main))
+            rows = step.finished(frame_of(self._spark, main))
             try:
                 named = rows.toArrow()
             except SPARK_ERRORS as error:
@@ -134,11 +135,11 @@ class Steps:
                 raise RunError(f"{where}: {root_cause(error)}", node.name, node.written_at, str(error)) from error
         reading.put(node, named)
 
-    def _late_schema(self, edge: Edge, frame: DataFrame | None, reading: Reading) -> pa.Schema:
-        shown = reading.edge(edge.node.upstream) if frame is None else frame
-        return pa.schema([(c, to_arrow_type(shown.schema[c].dataType)) for c in edge.reads])
+    def _late_schema(self, step: CompiledStep, frame: DataFrame | None, reading: Reading) -> pa.Schema:
+        shown = reading.edge(step.node.inputs[0]) if frame is None else frame
+        return pa.schema([(c, to_arrow_type(shown.schema[c].dataType)) for c in step.reads])
 
-    def _on_cluster(self, edge: Edge, stage: Stage, packed: DataFrame, reading: Reading) -> Done:
+    def _on_cluster(self, step: CompiledStep, stage: Stage, packed: DataFrame, reading: Reading) -> Done:
         """Pack, shuffle by bucket, run the kernels; the packed results stay where they are."""
         wire = spark_schema(WIRE)
         partitions = min(int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1), self._buckets)
@@ -148,32 +149,32 @@ class Steps:
         )
         results = placed.mapInArrow(bucket_task(stage), wire).persist()
         self._held.append(results)
-        late = [LATE_ROWS] if edge.node.late == "dead_letter" or self._keep_late else []
+        late = [LATE_ROWS] if step.node.late == "dead_letter" or self._keep_late else []
         told = results.where(F.col("kind").isin(REPORT, BAD_ROWS, *late)).select("kind", "data").collect()
         ran = run_rest(stage, collected((r.kind, r.data) for r in told if r.kind != LATE_ROWS))
-        self._put_frame(edge, reading, results, ran)
-        if edge.node.late == "capture":
+        self._put_frame(step, reading, results, ran)
+        if step.node.late == "capture":
             schema = pa.schema(list(to_arrow_type(packed.schema[LATE].dataType)))
-            reading.put(LateRows(edge.node), _unpacked(results, LATE_ROWS, schema))
-        rows = concat(from_bytes(r.data) for r in told if r.kind == LATE_ROWS)
-        return Done(edge.node.name, ran.facts, ran.reports, rows, ran.bad)
+            reading.put(LateRows(step.node), _unpacked(results, LATE_ROWS, schema))
+        rows = concat([ran.late, *(from_bytes(r.data) for r in told if r.kind == LATE_ROWS)])
+        return Done(step.node.name, ran.facts, ran.reports, rows, ran.late_count, ran.bad)
 
-    def _put_frame(self, edge: Edge, reading: Reading, results: DataFrame, ran: Ran) -> None:
-        main = _unpacked(results, MAIN, edge.results)
+    def _put_frame(self, step: CompiledStep, reading: Reading, results: DataFrame, ran: Ran) -> None:
+        main = _unpacked(results, MAIN, step.results)
         if ran.main is not None:
             main = main.unionByName(frame_of(self._spark, ran.main))
-        reading.put(edge.node, finished(edge, main))
+        reading.put(step.node, step.finished(main))
 
 
-def _same_layout(edge: Edge, manifest: Manifest | None) -> None:
+def _same_layout(step: CompiledStep, manifest: Manifest | None) -> None:
     """Refuse state whose columns are of other types than the step now keeps: another schema, or row steps."""
-    name, now = edge.node.name, edge.layout()
+    name, now = step.node.name, step.kept
     before = (manifest.body["layouts"] if manifest else {}).get(name, now)
     changed = [c for c in {**before, **now} if before.get(c) != now.get(c)]
     if changed:
         found = "; ".join(f"{c} was {before.get(c)} and is {now.get(c)}" for c in changed)
         raise PlanChangedError(
-            f"step {name!r} ({edge.node.written_at}) no longer fits its state: {found}. "
+            f"step {name!r} ({step.node.written_at}) no longer fits its state: {found}. "
             "Go back to the types as they were, or start with a new checkpoint and new outputs."
         )
 

@@ -66,7 +66,7 @@ CASES = {
     "a sink that is none": (lambda: views().to("out"), "one of penstock.sinks"),
     "a job's name": (lambda: Job("My Job"), "lower case"),
     "an input's name": (lambda: Job("j").stream("a b", VIEWS, time="at", lateness="1 day"), "letters, digits"),
-    "captured from nothing": (lambda: views().late, "only a window step"),
+    "captured from nothing": (lambda: views().late, "only a step that keeps state"),
     "captured without capture": (lambda: hourly(n="count(*)").late, "late='capture'"),
     "a key of a sink that only appends": (lambda: views().to(sinks.parquet("out"), key="url"), "can only append"),
     "a reserved name": (lambda: views().with_columns(__ps_time="1"), "Penstock's own"),

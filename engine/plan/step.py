@@ -1,0 +1,80 @@
+"""Steps that keep state, and the rows that they refuse as late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, get_args
+
+from penstock.plan.columns import Columns
+from penstock.plan.errors import PlanError
+from penstock.plan.node import Mode, Node
+from penstock.plan.written import written_at
+
+Late = Literal["drop", "capture", "dead_letter"]
+
+
+@dataclass(frozen=True)
+class Step(Node):
+    """A step that keeps state: it has a name of its own, and a rule for rows that come too late for it."""
+
+    name: str = field(kw_only=True)
+    late: Late = field(default="drop", kw_only=True)
+
+    stateful: ClassVar[bool] = True
+
+    @property
+    def by_wall(self) -> bool:
+        """True when something happens by wall time alone, also while every input is silent."""
+        return False
+
+    def state_depends_on(self) -> dict[str, object]:
+        """What the step's state is made for: with another of these it could not be read."""
+        return {}
+
+
+@dataclass(frozen=True)
+class LateRows(Node):
+    """The rows that a step refused as late, as they came to it."""
+
+    step: Step
+
+    @property
+    def columns(self) -> Columns:
+        return self.step.inputs[0].columns
+
+    @property
+    def time(self) -> str | None:
+        return self.step.inputs[0].time
+
+    @property
+    def mode(self) -> Mode:
+        return "append"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def window_closes_us(self) -> int | None:
+        return self.step.inputs[0].window_closes_us
+
+    def describe(self) -> str:
+        return f"late rows of '{self.step.name}'"
+
+
+def check_late(late: str, step: str) -> Late:
+    """The rule for late rows, refused when there is no such rule."""
+    if late not in get_args(Late):
+        raise PlanError(f"{step}: late={late!r}; there is 'drop', 'capture', 'dead_letter'. ({written_at()})")
+    return late  # type: ignore[return-value]  # mypy does not follow get_args
+
+
+def late_rows(node: Node) -> LateRows:
+    """The node of ``.late``."""
+    if not isinstance(node, Step):
+        raise PlanError(f"late: only a step that keeps state refuses rows as late. ({written_at()})")
+    if node.late != "capture":
+        raise PlanError(
+            f"late: the step {node.name!r} does not keep its late rows; write late='capture' there. ({written_at()})"
+        )
+    return LateRows(node)
