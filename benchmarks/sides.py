@@ -51,13 +51,15 @@ class Ours(Side):
 
     name = "ours"
 
-    def __init__(self, spark: SparkSession, query: Callable[[Stream], Stream]) -> None:
+    def __init__(self, spark: SparkSession, query: Callable[[Stream], Stream], columns: str | None = None) -> None:
         self._spark = spark
         self._query = query
+        self._columns = columns
 
     def start(self, source: Path, key: str, checkpoint: Path, output: Path | None, once: bool) -> Run:
         job = Job("benchmark")
-        files = sources.files(str(source), format="parquet", schema=schema(key), maxFilesPerTrigger=1)
+        columns = self._columns or schema(key)
+        files = sources.files(str(source), format="parquet", schema=columns, maxFilesPerTrigger=1)
         rows = job.stream("events", files, time="at", lateness=LATENESS)
         self._query(rows).to(Noop() if output is None else sinks.parquet(str(output)), name="results")
         return job.start(self._spark, checkpoint=str(checkpoint), once=once)
