@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grouped:
-    """A stream grouped by key.
-
-    >>> from penstock import Job, sources
-    >>> job = Job("shop")
-    >>> views = job.stream("views", sources.files("in", format="json", schema="url string, ms long, at timestamp"),
-    ...                    time="at", lateness="10 minutes")
-    """
+    """A stream grouped by key."""
 
     stream: Stream
     keys: tuple[str, ...]
@@ -49,7 +43,7 @@ class Grouped:
     def agg(self, **aggregates: str) -> Table:
         """Running values per key, over all rows that ever came: a Table, kept for ever.
 
-        >>> views.by("url").agg(n="count(*)", slowest="max(ms)").key
+        >>> views.by("url").agg(n="count(*)", last="max(at)").key
         ('url',)
         """
         return _table(self.stream, aggregate(self.stream.node, self.keys, None, Updates(), "drop", aggregates))
@@ -57,7 +51,7 @@ class Grouped:
     def top(self, n: int, by: str, ties: bool = False) -> Table:
         """The ``n`` first rows per key so far, by an order: a Table with a column ``rank``; a row may drop out.
 
-        >>> views.by("url").top(3, by="ms desc").key
+        >>> views.by("url").top(3, by="at desc").key
         ('url', 'rank')
         """
         return _table(self.stream, top(self.stream.node, self.keys, None, Updates(), "drop", n, by, ties))
@@ -92,8 +86,8 @@ class Windowed(_Cut):
 
         >>> from penstock.windows import tumbling
         >>> hour = views.by("url").window(tumbling("1 hour"))
-        >>> hour.agg(n="count(*)", slow="count(*) filter (where ms > 500)").columns
-        ('window_start', 'window_end', 'url', 'n', 'slow')
+        >>> hour.agg(n="count(*)", even="count(*) filter (where second(at) % 2 = 0)").columns
+        ('window_start', 'window_end', 'url', 'n', 'even')
         """
         return _stream(self.stream, self._agg(aggregates))
 
@@ -104,8 +98,8 @@ class Windowed(_Cut):
         SQL's ``rank()``, and rows equal to the n-th stay.
 
         >>> from penstock.windows import tumbling
-        >>> views.by("url").window(tumbling("1 hour")).top(3, by="ms desc").columns
-        ('window_start', 'window_end', 'url', 'ms', 'at', 'rank')
+        >>> views.by("url").window(tumbling("1 hour")).top(3, by="at desc").columns
+        ('window_start', 'window_end', 'url', 'at', 'rank')
         """
         return _stream(self.stream, self._top(n, by, ties))
 
@@ -127,7 +121,7 @@ class WindowedTable(_Cut):
         """The ``n`` first rows so far of each key and window; its key is the keys, the window and ``rank``.
 
         >>> from penstock.windows import tumbling
-        >>> views.by("url").window(tumbling("1 hour"), emit="updates").top(3, by="ms desc").key
+        >>> views.by("url").window(tumbling("1 hour"), emit="updates").top(3, by="at desc").key
         ('url', 'window_start', 'window_end', 'rank')
         """
         return _table(self.stream, self._top(n, by, ties))

@@ -6,17 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.joins.versions import latest, names_of
 from penstock.operators.clock import corrections
 from penstock.plan import text
 from penstock.plan.durations import Duration
 from penstock.plan.errors import PlanError
-from penstock.plan.input import Input, read_input
+from penstock.plan.expressions import check
+from penstock.plan.input import Input, read_input, read_table
 from penstock.plan.node import Node, check_step_name, walk
 from penstock.plan.output import Output, check_names, write_output
 from penstock.plan.written import written_at
 from penstock.sinks.base import Sink
 from penstock.sources.base import Source
 from penstock.stream import Stream
+from penstock.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,14 +107,54 @@ class Job:
         >>> Job("shop").stream("ticks", sources.rate(), time="timestamp", lateness="0 seconds").columns
         ('timestamp', 'value')
         """
-        check_step_name(name, f"stream({name!r})")
+        self._check_input(name, "stream")
+        node = read_input(name, source, time, lateness, idle_after, max_ahead, f"stream({name!r})")
+        self._inputs[name] = node
+        return Stream(self, node)
+
+    def _check_input(self, name: str, kind: str) -> None:
+        check_step_name(name, f"{kind}({name!r})")
         if name in self._inputs:
             raise PlanError(
-                f"stream({name!r}): the job has an input of that name already "
+                f"{kind}({name!r}): the job has an input of that name already "
                 f"({self._inputs[name].written_at}). ({written_at()})"
             )
-        self._inputs[name] = read_input(name, source, time, lateness, idle_after, max_ahead)
-        return Stream(self, self._inputs[name])
+
+    def table(
+        self,
+        name: str,
+        source: Source,
+        *,
+        key: str | tuple[str, ...],
+        sequence: str | tuple[str, ...] | None = None,
+        time: str | None = None,
+        lateness: Duration | None = None,
+        idle_after: Duration | None = None,
+        max_ahead: Duration = "1 day",
+        delete_when: str | None = None,
+        history: Duration | None = None,
+    ) -> Table:
+        """A changelog read as a table: the latest row per ``key``, by ``sequence`` (else ``time``, else arrival).
+
+        ``delete_when`` is a predicate for rows that delete their key. An older sequence never replaces a newer
+        one, and a deleted key does not come back by an older row. ``time`` and ``lateness`` are needed by
+        ``asof``, and then the table holds time back as a stream does; ``history`` is how long an event may be
+        late and still be answered. A row without its key is a dead letter.
+
+        >>> from penstock import Job, sources
+        >>> source = sources.files("in", format="json", schema="id long, name string, gone boolean")
+        >>> Job("shop").table("users", source, key="id", delete_when="gone").key
+        ('id',)
+        """
+        self._check_input(name, "table")
+        node = read_table(name, source, names_of(key), time, lateness, idle_after, max_ahead, history)
+        order, step = names_of(sequence), f"table({name!r})"
+        for column in order:
+            node.columns.require(column, f"{step}: sequence={column!r}")
+        if delete_when is not None:
+            check(delete_when, node.columns, f"{step}: delete_when={delete_when!r}")
+        self._inputs[name] = node
+        return Table(self, latest(name, node, node.key_columns, order, delete_when))
 
     def dead_letters(self, sink: Sink) -> None:
         """Send rows that cannot be used to ``sink``: malformed, without a usable time, late where a step says so.

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from penstock.grouped import Grouped, Windowed, WindowedTable, cut
+from penstock.joins.interval import Within, join
+from penstock.joins.on import On
+from penstock.joins.tables import asof, lookup
+from penstock.joins.versions import to_table
 from penstock.operators import rows
 from penstock.operators.clock import correct_clock
 from penstock.operators.deduplicate import deduplicate
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.job import Job
     from penstock.sinks.base import Sink
+    from penstock.table import Table
     from penstock.windows.firing import Panes
     from penstock.windows.node import Shape
 
@@ -147,6 +152,78 @@ class Stream:
         """
         return Stream(self.job, correct_clock(self.node, sent, received))
 
+    def join(
+        self,
+        other: Stream,
+        *,
+        on: On,
+        within: Within,
+        how: str = "inner",
+        late: str = "drop",
+        name: str | None = None,
+    ) -> Stream:
+        """Rows of two streams with equal ``on`` whose times satisfy ``left + lo <= right <= left + hi``.
+
+        ``within=(lo, hi)``, both ends in, or one duration for both directions. ``how``: inner, left, right, full,
+        semi, anti. Each pair comes out once, with the later time of the two; an unmatched row of an outer side
+        comes out once, padded with nulls, when no partner can come any more. A null key matches nothing. A
+        row before the watermark still meets what is held; if it finds no partner it is late.
+
+        >>> clicks = job.stream("clicks", sources.files("clicks", format="json",
+        ...     schema="url string, clicked_at timestamp"), time="clicked_at", lateness="10 minutes")
+        >>> views.join(clicks, on="url", within=("0 seconds", "1 hour"), how="left").columns
+        ('url', 'at', 'clicked_at')
+        """
+        right = _same_job(self, other, "join").node
+        return Stream(self.job, join(self.node, right, on, within, how, late, name))
+
+    def lookup(self, table: Table, *, on: On | None = None, how: str = "left", name: str | None = None) -> Stream:
+        """Each event with the table's row as it is now; ``how``: left, inner.
+
+        ``on`` defaults to the table's key. Within a batch the table's changes apply before its events. Not
+        repeatable: what the table is *now* depends on how the inputs interleave; ``asof`` does not.
+
+        >>> pages = job.table("pages", sources.files("pages", format="json",
+        ...     schema="url string, title string"), key="url")
+        >>> views.lookup(pages).columns
+        ('url', 'at', 'title')
+        """
+        return Stream(self.job, lookup(self.node, _table_of(self, table, "lookup"), on, how, name))
+
+    def asof(
+        self,
+        table: Table,
+        *,
+        on: On | None = None,
+        how: str = "left",
+        tolerance: Duration | None = None,
+        late: str = "drop",
+        name: str | None = None,
+    ) -> Stream:
+        """Each event with the table's row as it was at the event's own time; ``how``: left, inner.
+
+        The version with the greatest time up to the event's; one that was deleted is a miss, as is one older than
+        ``tolerance``. An event waits until the watermark is after it, so that the result is the same however
+        the inputs interleave. The table needs ``time=`` and ``lateness=``.
+
+        >>> rates = job.table("rates", sources.files("rates", format="json",
+        ...     schema="url string, price double, since timestamp"), key="url", time="since", lateness="1 minute")
+        >>> views.asof(rates).columns
+        ('url', 'at', 'price', 'since')
+        """
+        node = _table_of(self, table, "asof")
+        return Stream(self.job, asof(self.node, node, on, how, tolerance, late, name))
+
+    def to_table(self, key: str | tuple[str, ...], sequence: str | tuple[str, ...] | None = None) -> Table:
+        """The stream read as a changelog: the latest row per ``key``, by ``sequence``, else by event time.
+
+        >>> views.to_table("url").key
+        ('url',)
+        """
+        from penstock.table import Table
+
+        return Table(self.job, to_table(self.node, key, sequence))
+
     def by(self, *keys: str) -> Grouped:
         """Group by columns; then ``.window(...)``, ``.agg(...)`` or ``.top(...)``. Null is a key, as in SQL.
 
@@ -195,12 +272,27 @@ class Stream:
         return self
 
 
+def _table_of(stream: Stream, table: object, step: str) -> Node:
+    from penstock.table import Table
+
+    if not isinstance(table, Table):
+        raise PlanError(
+            f"{step}: {table!r} is no table; make one with job.table(...) or .to_table(...). ({written_at()})"
+        )
+    _one_job(stream, table.job, step)
+    return table.node
+
+
 def _same_job(stream: Stream, other: object, step: str) -> Stream:
     if not isinstance(other, Stream):
         raise PlanError(f"{step}: {other!r} is no stream. ({written_at()})")
-    if other.job is not stream.job:
+    _one_job(stream, other.job, step)
+    return other
+
+
+def _one_job(stream: Stream, other: Job, step: str) -> None:
+    if other is not stream.job:
         raise PlanError(
-            f"{step}: the other stream belongs to the job {other.job.name!r}, this one to {stream.job.name!r}. "
+            f"{step}: the other side belongs to the job {other.name!r}, this one to {stream.job.name!r}. "
             f"({written_at()})"
         )
-    return other

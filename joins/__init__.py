@@ -1,1 +1,1 @@
-"""Joins of streams and tables in time; the first of them comes with the next version."""
+"""Joins of streams and tables in time."""

@@ -58,7 +58,9 @@ class Packed:
     bad: pa.Array | None
 
 
-def pack(rows: pa.Table, kernel: Kernel, previous_us: int | None, only_input: int | None = None) -> Packed:
+def pack(
+    rows: pa.Table, kernel: Kernel, previous_us: int | None, only_input: int | None = None, edge: int = 0
+) -> Packed:
     """Judge and combine the rows of a partition.
 
     Times are those of all rows that have one and are not bad, kept or not: a row that a filter dropped
@@ -75,7 +77,7 @@ def pack(rows: pa.Table, kernel: Kernel, previous_us: int | None, only_input: in
     counts, newest = _newest(rows, good, only_input)
     if KEEP in names:
         good &= rows[KEEP].to_numpy(zero_copy_only=False)
-    is_late = good & (_times(rows) < kernel.late_before(previous_us))
+    is_late = good & (_times(rows) < kernel.late_before(edge, previous_us))
     late_count = int(is_late.sum())
     late = None
     if late_count:
@@ -83,7 +85,7 @@ def pack(rows: pa.Table, kernel: Kernel, previous_us: int | None, only_input: in
         if LATE in names:
             late = opened(rows.filter(pa.array(is_late))[LATE])
     kept = rows if good.all() else rows.filter(pa.array(good))
-    buckets = dict(_split(kernel.combine(kept, previous_us))) if kept.num_rows else {}
+    buckets = dict(_split(kernel.combine(edge, kept, previous_us))) if kept.num_rows else {}
     facts = Facts(counts, newest, late_count, 0 if bad is None else len(bad))
     return Packed(facts, buckets, late, bad)
 
@@ -124,6 +126,8 @@ def _newest_by_clock(rows: pa.Table, good: np.ndarray[Any, Any], number: int) ->
 
 
 def _split(combined: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    if not combined.num_rows:
+        return
     buckets = combined[BUCKET].to_numpy()
     order = np.argsort(buckets, kind="stable")
     by_bucket = combined.take(pa.array(order))

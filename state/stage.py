@@ -7,7 +7,7 @@ Arrow IPC stream in a row ``(kind, bucket, data)``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,8 @@ from penstock.state.edge import Kernel, Outcome, StepClock
 from penstock.state.pack import Facts, Packed, concat, pack
 from penstock.state.runs import Run, RunFiles
 
-FACTS, ROWS, LATE_ROWS, BAD_ROWS, MAIN, REPORT = range(6)
+FACTS, BAD_ROWS, MAIN, REPORT = range(4)
+ROWS, LATE_ROWS = (4, 5), (6, 7)  # of the left edge, of the right
 WIRE = pa.schema([("kind", pa.int32()), ("bucket", pa.int32()), ("data", pa.binary())])
 ROWS_PER_PACK = 4_000_000
 
@@ -64,14 +65,19 @@ class Stage:
     sets: Mapping[int, Sets]  # bucket -> its runs in the manifest before
     wakes: Mapping[int, int | None]
     moment: Moment
-    only_input: int | None = None  # the input that all rows are of, where rows do not say it themselves
+    results: pa.Schema
+    only_inputs: tuple[int | None, ...] = (None,)  # by edge the input that all rows are of, if they do not say it
 
     @property
     def previous_us(self) -> int | None:
         """The step's watermark before the batch."""
         return self.moment.clock.steps.get(self.step)
 
-    def run(self, bucket: int, rows: list[pa.Table], facts: Facts) -> tuple[Outcome, Report]:
+    def pack(self, edge: int, rows: pa.Table) -> Packed:
+        """Rows of an edge, ready for their buckets."""
+        return pack(rows, self.kernel, self.previous_us, self.only_inputs[edge], edge)
+
+    def run(self, bucket: int, rows: Sequence[list[pa.Table]], facts: Facts) -> tuple[Outcome, Report]:
         """The kernel on one bucket; a bucket with no rows and nothing due keeps its runs."""
         previous, now = self.previous_us, self.moment.moved(facts).steps.get(self.step)
         clock = StepClock(
@@ -82,10 +88,13 @@ class Stage:
             self.moment.since_us,
         )
         sets, wake = self.sets.get(bucket, {}), self.wakes.get(bucket)
-        if not rows and (wake is None or wake > clock.now_us) and not self.kernel.ticks(clock):
+        if not any(rows) and (wake is None or wake > clock.now_us) and not self.kernel.ticks(clock):
             return Outcome(None, wake), Report(bucket, sets, wake)
         state = BucketState(self.files, self.step, bucket, self.moment.batch, sets)
         outcome = self.kernel.step(state, rows, clock)
+        if outcome.main is not None and outcome.main.schema != self.results:
+            # a bucket that has never seen a side of a join cannot know its types
+            outcome = replace(outcome, main=outcome.main.select(self.results.names).cast(self.results))
         return outcome, Report(bucket, state.sets(), outcome.wake_us, outcome.late_count)
 
 
@@ -117,7 +126,7 @@ class Ran:
     facts: Facts
     reports: tuple[Report, ...]
     main: pa.Table | None
-    late: pa.Table | None
+    late: tuple[pa.Table | None, ...]  # by edge
     bad: pa.ChunkedArray | None
 
     @property
@@ -126,19 +135,21 @@ class Ran:
         return self.facts.late + sum(r.late for r in self.reports)
 
 
-def run_here(stage: Stage, rows: Iterable[pa.Table]) -> Ran:
-    """The whole stage in this process."""
-    packed = [pack(table, stage.kernel, stage.previous_us, stage.only_input) for table in rows]
-    facts = sum((p.facts for p in packed), Facts())
+def run_here(stage: Stage, rows: Sequence[pa.Table | None]) -> Ran:
+    """The whole stage in this process, over the rows of each edge."""
+    packed = [None if table is None else stage.pack(edge, table) for edge, table in enumerate(rows)]
+    there = [p for p in packed if p is not None]
+    facts = sum((p.facts for p in there), Facts())
     outcomes, reports = [], []
     for bucket in range(stage.buckets):
-        came = [p.buckets[bucket] for p in packed if bucket in p.buckets]
+        came = [[] if p is None or bucket not in p.buckets else [p.buckets[bucket]] for p in packed]
         outcome, report = stage.run(bucket, came, facts)
         outcomes.append(outcome)
         reports.append(report)
+    bad = [p.bad for p in there if p.bad is not None]
+    before = tuple(None if p is None else p.late for p in packed)
+    late = _late(before, outcomes)
     main = concat(o.main for o in outcomes)
-    bad = [p.bad for p in packed if p.bad is not None]
-    late = concat([*(p.late for p in packed), *(o.late for o in outcomes)])
     return Ran(facts, tuple(reports), main, late, pa.chunked_array(bad) if bad else None)
 
 
@@ -148,22 +159,28 @@ def run_rest(stage: Stage, ran: Ran) -> Ran:
     outcomes, reports = [], list(ran.reports)
     for bucket in range(stage.buckets):
         if bucket not in done:
-            outcome, report = stage.run(bucket, [], ran.facts)
+            outcome, report = stage.run(bucket, [[] for _ in stage.only_inputs], ran.facts)
             outcomes.append(outcome)
             reports.append(report)
-    late = concat([ran.late, *(o.late for o in outcomes)])
+    late = _late(ran.late, outcomes)
     return replace(ran, reports=tuple(reports), main=concat(o.main for o in outcomes), late=late)
 
 
-def pack_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _late(before: tuple[pa.Table | None, ...], outcomes: Sequence[Outcome]) -> tuple[pa.Table | None, ...]:
+    """The late rows by edge: those that the pack found, and those that the buckets did."""
+    found = ([o.late for o in outcomes], [o.late_right for o in outcomes])
+    return tuple(concat([packed, *own]) for packed, own in zip(before, found, strict=False))
+
+
+def pack_task(stage: Stage, edge: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a task does before the shuffle: pack its rows; its facts go to every bucket."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         facts = Facts()
         for rows in _gathered(batches):
-            packed = pack(rows, stage.kernel, stage.previous_us, stage.only_input)
+            packed = stage.pack(edge, rows)
             facts += packed.facts
-            yield from _sent(packed)
+            yield from _sent(packed, edge)
         said = pa.py_buffer(json.dumps(facts.to_json()).encode())
         for bucket in range(stage.buckets):
             yield _wire(FACTS, bucket, said)
@@ -175,7 +192,7 @@ def bucket_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
     """What a task does after the shuffle: all rows of its buckets are there, so each bucket knows the time."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows: dict[int, list[pa.Table]] = {}
+        rows: dict[int, tuple[list[pa.Table], ...]] = {}
         facts: dict[int, Facts] = {}
         for batch in batches:
             kinds, buckets, data = (batch.column(i) for i in range(3))
@@ -183,16 +200,17 @@ def bucket_task(stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
                 if kind == FACTS:
                     told = Facts.from_json(json.loads(value.as_py()))
                     facts[bucket] = facts.get(bucket, Facts()) + told
-                elif kind == ROWS:
-                    rows.setdefault(bucket, []).append(from_bytes(value.as_buffer()))
+                elif kind in ROWS:
+                    there = rows.setdefault(bucket, tuple([] for _ in stage.only_inputs))
+                    there[ROWS.index(kind)].append(from_bytes(value.as_buffer()))
                 else:
                     yield _wire(kind, bucket, value.as_buffer())
         for bucket, told in sorted(facts.items()):
-            outcome, report = stage.run(bucket, rows.pop(bucket, []), told)
-            if outcome.main is not None and outcome.main.num_rows:
-                yield _wire(MAIN, bucket, to_bytes(outcome.main))
-            if outcome.late is not None and outcome.late.num_rows:
-                yield _wire(LATE_ROWS, bucket, to_bytes(outcome.late))
+            came = rows.pop(bucket, None) or tuple([] for _ in stage.only_inputs)
+            outcome, report = stage.run(bucket, came, told)
+            for kind, table in zip((MAIN, *LATE_ROWS), (outcome.main, outcome.late, outcome.late_right), strict=True):
+                if table is not None and table.num_rows:
+                    yield _wire(kind, bucket, to_bytes(table))
             said = {"report": report.to_json(), "facts": told.to_json()}
             yield _wire(REPORT, bucket, pa.py_buffer(json.dumps(said).encode()))
 
@@ -205,24 +223,26 @@ def unpack_task(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Itera
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for value in batch.column("data"):
-                table = from_bytes(value.as_buffer()).select(schema.names)
-                yield from table.cast(schema).to_batches(max_chunksize=250_000)
+                yield from from_bytes(value.as_buffer()).cast(schema).to_batches(max_chunksize=250_000)
 
     return work
 
 
-def collected(rows: Iterable[tuple[int, bytes]]) -> Ran:
-    """What tasks reported: (kind, data) of the reports and the bad rows."""
+def collected(stage: Stage, rows: Iterable[tuple[int, bytes]]) -> Ran:
+    """What tasks reported: (kind, data) of the reports, the bad rows and the late ones."""
     facts, reports, bad = Facts(), [], []
+    late: list[list[pa.Table]] = [[] for _ in stage.only_inputs]
     for kind, data in rows:
         if kind == BAD_ROWS:
             bad.append(from_bytes(data)["bad"])
+        elif kind in LATE_ROWS:
+            late[LATE_ROWS.index(kind)].append(from_bytes(data))
         else:
             said = json.loads(data)
             reports.append(Report.from_json(said["report"]))
             facts = Facts.from_json(said["facts"])  # every bucket has the same
     texts = pa.chunked_array([c for b in bad for c in b.chunks]) if bad else None
-    return Ran(facts, tuple(reports), None, None, texts)
+    return Ran(facts, tuple(reports), None, tuple(map(concat, late)), texts)
 
 
 def to_bytes(table: pa.Table) -> pa.Buffer:
@@ -252,11 +272,11 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _sent(packed: Packed) -> Iterator[pa.RecordBatch]:
+def _sent(packed: Packed, edge: int) -> Iterator[pa.RecordBatch]:
     for bucket, rows in packed.buckets.items():
-        yield _wire(ROWS, bucket, to_bytes(rows))
+        yield _wire(ROWS[edge], bucket, to_bytes(rows))
     if packed.late is not None:
-        yield _wire(LATE_ROWS, 0, to_bytes(packed.late))
+        yield _wire(LATE_ROWS[edge], 0, to_bytes(packed.late))
     if packed.bad is not None:
         yield _wire(BAD_ROWS, 0, to_bytes(pa.table({"bad": packed.bad})))
 

@@ -227,9 +227,9 @@ class JobTester:
         return engine.process(batch, given, planned.wall_us, small=not self._cluster, punctuation=planned.punctuation)
 
     def _keep_late(self, report: BatchReport) -> None:
-        for step, table in report.late.items():
-            shown = table.select([c for c in table.column_names if not c.startswith("__ps_")])
-            self._late.setdefault(step, {})[report.batch] = rows_of(shown)
+        for step, tables in report.late.items():
+            shown = [t.select([c for c in t.column_names if not c.startswith("__ps_")]) for t in tables]
+            self._late.setdefault(step, {})[report.batch] = [row for table in shown for row in rows_of(table)]
 
     def _check_input(self, name: str) -> None:
         names = [i.name for i in self._layout.inputs]

@@ -30,7 +30,9 @@ def test_the_examples_in_docstrings(name, spark, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
-    for test in doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs={"views": views()}):
+    stream = views()
+    given = {"views": stream, "job": stream.job, "sources": sources, "counts": stream.by("url").agg(n="count(*)")}
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs=given):
         outcome = doctest.DocTestRunner(optionflags=flags).run(test)
         assert not outcome.failed, test.name
 

@@ -23,32 +23,39 @@ ORDER = {TIME: pa.int64(), PARTITION: pa.int32(), POSITION: pa.int64()}
 
 @dataclass(frozen=True)
 class Way:
-    """Which rows come to a step: the inputs that are counted there, the only one if it is so, and whether some drop."""
+    """Which rows come along an edge: the inputs that are counted there, the only one if so, and whether some drop."""
 
     taps: frozenset[int]
     only_input: int | None
     drops_rows: bool
 
     @classmethod
-    def to(cls, stage: Step, layout: Layout) -> Way:
+    def to(cls, stage: Step, edge: int, layout: Layout) -> Way:
         """As the plan has it."""
-        return cls(layout.tapped(stage), layout.only_input(stage), layout.drops_rows(stage))
+        return cls(layout.tapped(stage, edge), layout.only_input(stage, edge), layout.drops_rows(stage.inputs[edge]))
+
+
+@dataclass(frozen=True)
+class CompiledEdge:
+    """What a step asks of the rows of one edge, compiled against the frame that brings them."""
+
+    columns: Mapping[str, str]  # what is packed: Spark SQL text by name
+    reads: tuple[str, ...]  # the users' columns of the frame
+    ordered: bool = True  # the kernel asks where rows stand in time
+    time: str = TIME  # the rows' time at this step, as Spark SQL text
 
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A stateful step compiled against the frame that feeds it."""
+    """A stateful step compiled against the frames that feed it."""
 
     node: Step
     kernel: Kernel
-    columns: Mapping[str, str]  # what is packed: Spark SQL text by name
-    ordered: bool  # the kernel asks where rows stand in time
+    edges: tuple[CompiledEdge, ...]
     results: pa.Schema  # what the kernel gives
     kept: Mapping[str, str]  # the columns that the step keeps and their types: other state cannot be read
-    reads: tuple[str, ...]  # the users' columns of the frame that feeds it
     finished: Callable[[DataFrame], DataFrame]  # the kernel's results as readers see them
     renamed: Callable[[pa.Table], pa.Table | None]  # the same where nothing is left to compute, else None
-    time: str = TIME  # the rows' time at this step, as Spark SQL text
 
 
 def hashed(texts: list[str], buckets: int) -> str:
@@ -70,19 +77,20 @@ def types_of(frame: DataFrame, texts: list[str]) -> tuple[pa.DataType, ...]:
 
 
 def packed_frame(
-    step: CompiledStep, frame: DataFrame, batch: int, previous_us: int | None, way: Way, keep_late: bool
+    step: CompiledStep, number: int, frame: DataFrame, batch: int, previous_us: int | None, way: Way, keep_late: bool
 ) -> DataFrame:
-    """The frame that is packed: the step's columns, and those hidden ones that say something to the pack."""
+    """The frame that is packed: the edge's columns, and those hidden ones that say something to the pack."""
+    edge = step.edges[number]
     present = frame.columns
     taps = way.taps
-    if step.ordered:
+    if edge.ordered:
         frame = ordered(frame, batch)
-    columns = {**step.columns, TIME: step.time}
+    columns = {**edge.columns, TIME: edge.time}
     if CLOCK in present:
         columns[CLOCK] = f"coalesce({CLOCK}, 0)"
     if KEEP in present and (way.drops_rows or way.only_input is None):
         columns[KEEP] = KEEP
-    if step.ordered:
+    if edge.ordered:
         columns |= {PARTITION: PARTITION, POSITION: POSITION}
     if INPUT in present and way.only_input is None:
         tapped = f"{INPUT} IN ({', '.join(map(str, taps))})" if taps else "false"
@@ -93,7 +101,7 @@ def packed_frame(
     elif BAD in present:
         columns[BAD] = BAD
     if keep_late:
-        is_late = f"{step.time} < {step.kernel.doubtful_before(previous_us)}L"
+        is_late = f"{edge.time} < {step.kernel.doubtful_before(number, previous_us)}L"
         names = [*visible(frame), *(c for c in (TIME, PLACE, INPUT) if c in present)]
         # the fields are null where the struct is: Arrow cannot view a null struct whose fields may not be
         fields = ", ".join(f"CASE WHEN {is_late} THEN {quoted(c)} END AS {quoted(c)}" for c in names)

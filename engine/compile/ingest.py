@@ -27,6 +27,9 @@ def ingest(layout: Layout, node: Input, frame: DataFrame, wall: str) -> DataFram
     time = wall
     reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN 'malformed'"] if MALFORMED in present else []
     reasons += [f"WHEN {quoted(column)} IS NULL THEN 'malformed'" for column in _required(node)]
+    if node.never_null:
+        missing = " OR ".join(f"{quoted(c)} IS NULL" for c in node.never_null)
+        reasons.append(f"WHEN {missing} THEN 'null_key'")
     if node.time_column is not None:
         time = _micros(node.time_column)
         if node in layout.corrected:

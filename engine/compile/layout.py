@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.job import Job
+from penstock.joins.versions import Versions
 from penstock.operators.clock import corrections
 from penstock.operators.rows import Explode, Filter, MapPandas, Union
 from penstock.plan.input import Input
@@ -60,12 +61,13 @@ class Layout:
         return tuple(b for b in self.boundaries(root) if isinstance(b, Input))
 
     @cached_property
-    def taps(self) -> dict[Input, Step | None]:
-        """For each input the step on whose way its rows are counted and judged; None when no step reads it."""
-        taps: dict[Input, Step | None] = dict.fromkeys(self.inputs)
+    def taps(self) -> dict[Input, tuple[Step, int] | None]:
+        """For each input the step and edge on whose way its rows are counted and judged; None when no step reads it."""
+        taps: dict[Input, tuple[Step, int] | None] = dict.fromkeys(self.inputs)
         for stage in reversed(self.stages):
-            for node in (n for upstream in stage.inputs for n in self.reads(upstream)):
-                taps[node] = stage
+            for edge, upstream in reversed(list(enumerate(stage.inputs))):
+                for node in self.reads(upstream):
+                    taps[node] = stage, edge
         return taps
 
     @cached_property
@@ -79,22 +81,22 @@ class Layout:
         read = self.inputs if self.direct is None else self.reads(self.direct)
         return (*(i.name for i in read), *(["(ticks)"] if self.needs_ticks else []))
 
-    def tapped(self, stage: Step) -> frozenset[int]:
-        """The numbers of the inputs whose rows are counted and judged on the way to a step."""
-        return frozenset(i for i, node in enumerate(self.inputs) if self.taps[node] == stage)
+    def tapped(self, stage: Step, edge: int) -> frozenset[int]:
+        """The numbers of the inputs whose rows are counted and judged on an edge."""
+        return frozenset(i for i, node in enumerate(self.inputs) if self.taps[node] == (stage, edge))
 
-    def only_input(self, stage: Step) -> int | None:
-        """The number of the one input whose rows all come to a step, and are counted there; None when there is none."""
-        begins = {b for upstream in stage.inputs for b in self.boundaries(upstream)}
-        taps = self.tapped(stage)
-        remade = any(self._has(upstream, (MapPandas, Explode, Union)) for upstream in stage.inputs)
-        if len(begins) != 1 or len(taps) != 1 or remade:
+    def only_input(self, stage: Step, edge: int) -> int | None:
+        """The number of the one input whose rows all come along an edge, and are counted there; else None."""
+        upstream = stage.inputs[edge]
+        taps = self.tapped(stage, edge)
+        remade = self._has(upstream, (MapPandas, Explode, Union))
+        if len(self.boundaries(upstream)) != 1 or len(taps) != 1 or remade:
             return None
         return next(iter(taps))
 
-    def drops_rows(self, stage: Step) -> bool:
+    def drops_rows(self, root: Node) -> bool:
         """True when a row step on the way may drop rows that have been seen."""
-        return any(self._has(upstream, (Filter, Explode, MapPandas)) for upstream in stage.inputs)
+        return self._has(root, (Filter, Explode, MapPandas, Versions))
 
     def _has(self, root: Node, kinds: type[Node] | tuple[type[Node], ...]) -> bool:
         if isinstance(root, Input | Step | LateRows):
@@ -118,4 +120,4 @@ class Layout:
     def needs_ticks(self) -> bool:
         """True when something happens by wall time alone, also while every input is silent."""
         by_wall = any(s.by_wall for s in self.stages)
-        return by_wall or any(i.idle_after is not None or i.time_column is None for i in self.inputs)
+        return by_wall or any(i.idle_after is not None or i.processing for i in self.inputs)

@@ -22,13 +22,14 @@ from pyspark.sql.types import StructField, StructType
 
 from penstock.compile.failures import root_cause
 from penstock.compile.types import spark_schema
+from penstock.joins.versions import Gap, Versions
 from penstock.operators.clock import CorrectClock
 from penstock.operators.rows import Drop, Explode, Filter, MapPandas, Rename, Select, Union, WithColumns
 from penstock.plan.errors import PlanError, RunError, UnsupportedPlanError
 from penstock.plan.expressions import column_of, quoted
 from penstock.plan.node import Node, step_name, walk
 from penstock.plan.text import where_written
-from penstock.state.edge import BAD, BUCKET, INPUT, KEEP, POSITION, TIME
+from penstock.state.edge import BAD, BUCKET, DELETED, INPUT, KEEP, POSITION, SEQUENCE, TIME
 
 HIDDEN = "__ps_"
 
@@ -121,6 +122,31 @@ def compile_union(node: Union, frames: Frames) -> DataFrame:
         changed = {INPUT: f"CASE WHEN {again} THEN -1 ELSE {INPUT} END", BAD: f"CASE WHEN NOT {again} THEN {BAD} END"}
         right = right.selectExpr(*(f"{changed.get(c, quoted(c))} AS {quoted(c)}" for c in right.columns))
     return left.unionByName(right, allowMissingColumns=True)
+
+
+@compile_rule.register
+def compile_versions(node: Versions, frames: Frames) -> DataFrame:
+    frame = compile_node(node.upstream, frames)
+    sequence = node.sequence or ((TIME,) if node.upstream.timed else ())
+    made = {f"{SEQUENCE}{i}": quoted(name) for i, name in enumerate(sequence)}
+    made[DELETED] = "false" if node.delete_when is None else f"coalesce({node.delete_when}\n, false)"
+    if frames.flagged:
+        made[DELETED] = f"CASE WHEN {KEEP} THEN {made[DELETED]} ELSE false END"
+    frame = frame.withColumns({name: F.expr(text) for name, text in made.items()})
+    null = " OR ".join(f"{quoted(k)} IS NULL" for k in node.of)
+    told = f"'{step_name(node) or node.describe()} ({node.written_at}): a row without its key'".replace("\n", " ")
+    # an input's own rows were judged where they came in; what steps made of them cannot be a dead letter
+    stop = f"cast(raise_error({told}) AS boolean)"
+    kept = f"{KEEP} AND CASE WHEN {KEEP} AND ({null}) THEN {stop} ELSE true END"
+    if frames.flagged:
+        return frame.withColumn(KEEP, F.expr(kept))
+    return frame.where(f"CASE WHEN {null} THEN {stop} ELSE true END")
+
+
+@compile_rule.register
+def compile_gap(node: Gap, frames: Frames) -> DataFrame:
+    frame = compile_node(node.upstream, frames)
+    return frame.withColumn(DELETED, F.col(DELETED) | ~F.coalesce(_guarded(node.predicate, frames), F.lit(False)))
 
 
 @compile_rule.register

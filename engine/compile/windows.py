@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.compile import finish
-from penstock.compile.edge import ORDER, CompiledStep, grouping, hashed, types_of
+from penstock.compile.edge import ORDER, CompiledEdge, CompiledStep, grouping, hashed, types_of
 from penstock.compile.measures import measures
 from penstock.compile.rows import visible
 from penstock.plan.columns import WINDOW_COLUMNS
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import names_in, parse, quoted
 from penstock.plan.text import where_written
-from penstock.state.edge import BUCKET, TIME, WEIGHT, Kernel
+from penstock.state.edge import BUCKET, TIME, WEIGHT, Alone, OneEdged
 from penstock.windows.aggregates.kept_rows import KeptRows
 from penstock.windows.aggregates.top import make_top
 from penstock.windows.aligned import tumbling
@@ -114,19 +114,20 @@ def _compiled(
     names = (*WINDOW_COLUMNS, *node.keys) if isinstance(node.shape, Same) else node.keys
     return CompiledStep(
         node,
-        _kernel(node, partials, explode),
-        {**columns, BUCKET: hashed(texts, buckets)},
-        ordered=ordered or partials.ordered,
+        Alone(_kernel(node, partials, explode)),
+        (
+            CompiledEdge(
+                {**columns, BUCKET: hashed(texts, buckets)}, tuple(visible(frame)), ordered or partials.ordered, time
+            ),
+        ),
         results=_results(node, partials, key_types, explode),
         kept={**dict(zip(names, map(str, key_types), strict=True)), **kept},
-        reads=tuple(visible(frame)),
         finished=finished,
         renamed=renamed,
-        time=time,
     )
 
 
-def _kernel(node: Window, partials: Partials, explode: bool) -> Kernel:
+def _kernel(node: Window, partials: Partials, explode: bool) -> OneEdged:
     shape = tumbling("1 microsecond") if isinstance(node.shape, Same) else node.shape
     if isinstance(shape, Sliding | Session) or shape is None or not isinstance(node.firing, Final):
         return KeyedWindowKernel(shape, partials, node.firing, explode)

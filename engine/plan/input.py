@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from penstock.plan.columns import Columns, check_name
+from penstock.plan.columns import Columns, check_name, check_unique
 from penstock.plan.durations import Duration, duration, spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Node
@@ -42,13 +42,74 @@ class Input(Node):
     def timed(self) -> bool:
         return True
 
+    @property
+    def processing(self) -> bool:
+        """True when the time of the rows is the batch's wall time."""
+        return self.time_column is None
+
+    @property
+    def never_null(self) -> tuple[str, ...]:
+        """The columns without which a row is of no key."""
+        return ()
+
     def describe(self) -> str:
+        return f"stream '{self.name}' from {self.source.describe()}: {self._when('processing time')}"
+
+    def _when(self, without: str) -> str:
         if self.time_column is None:
-            when = "processing time"
-        else:
-            when = f"time {self.time_column}, lateness {spoken(self.lateness)}"
+            return without
         idle = f", idle after {spoken(self.idle_after)}" if self.idle_after is not None else ""
-        return f"stream '{self.name}' from {self.source.describe()}: {when}{idle}"
+        return f"time {self.time_column}, lateness {spoken(self.lateness)}{idle}"
+
+
+@dataclass(frozen=True)
+class TableInput(Input):
+    """A changelog that is read as a table; without a ``time_column`` it does not hold time back."""
+
+    key_columns: tuple[str, ...]
+    history: timedelta
+
+    @property
+    def timed(self) -> bool:
+        return self.time_column is not None
+
+    @property
+    def processing(self) -> bool:
+        return False
+
+    @property
+    def never_null(self) -> tuple[str, ...]:
+        return self.key_columns
+
+    def describe(self) -> str:
+        return f"changelog '{self.name}' from {self.source.describe()}: {self._when('no time')}"
+
+
+def read_table(
+    name: str,
+    source: Source,
+    key: tuple[str, ...],
+    time: str | None,
+    lateness: Duration | None,
+    idle_after: Duration | None,
+    max_ahead: Duration,
+    history: Duration | None,
+) -> TableInput:
+    """The input of ``job.table``, refused when it makes no sense."""
+    step = f"table({name!r})"
+    if time is None and (lateness is not None or idle_after is not None):
+        raise PlanError(f"{step}: lateness and idle_after are about time; name the time column too. ({written_at()})")
+    like = read_input(name, source, time, lateness, idle_after, max_ahead, step)
+    if not key:
+        raise PlanError(f"{step}: key= names the columns that tell one row from another. ({written_at()})")
+    for column in key:
+        like.columns.require(column, f"{step}: key={column!r}")
+    if like.columns.open:
+        raise PlanError(f"{step}: rows are kept whole, so the source needs a schema. ({written_at()})")
+    beyond = timedelta(0) if history is None else duration(history, f"{step}: history")
+    return TableInput(
+        name, source, time, like.lateness, like.idle_after, like.max_ahead, check_unique(key, f"{step}: key"), beyond
+    )
 
 
 def read_input(
@@ -58,9 +119,9 @@ def read_input(
     lateness: Duration | None,
     idle_after: Duration | None,
     max_ahead: Duration,
+    step: str,
 ) -> Input:
     """The node of ``job.stream``, refused when it makes no sense."""
-    step = f"stream({name!r})"
     if not isinstance(source, Source):
         raise PlanError(f"{step}: the source is one of penstock.sources, not {source!r}. ({written_at()})")
     if source.schema is not None:

@@ -27,6 +27,13 @@ class Step(Node):
         """True when something happens by wall time alone, also while every input is silent."""
         return False
 
+    @property
+    def refuses(self) -> Columns:
+        """The columns of the rows that it refuses as late; of two sides, all of both."""
+        first = self.inputs[0].columns
+        names = dict.fromkeys(name for upstream in self.inputs for name in upstream.columns.names)
+        return first if len(self.inputs) == 1 else Columns(tuple(names), owner=first.owner)
+
     def state_depends_on(self) -> dict[str, object]:
         """What the step's state is made for: with another of these it could not be read."""
         return {}
@@ -40,11 +47,12 @@ class LateRows(Node):
 
     @property
     def columns(self) -> Columns:
-        return self.step.inputs[0].columns
+        return self.step.refuses
 
     @property
     def time(self) -> str | None:
-        return self.step.inputs[0].time
+        first = self.step.inputs[0].time
+        return first if all(upstream.time == first for upstream in self.step.inputs) else None
 
     @property
     def mode(self) -> Mode:

@@ -42,7 +42,7 @@ class BatchReport:
     state_rows: int
     state_bytes: int
     skipped: bool
-    late: Mapping[str, pa.Table] = field(default_factory=dict)
+    late: Mapping[str, list[pa.Table]] = field(default_factory=dict)
 
 
 class Engine:
@@ -69,9 +69,9 @@ class Engine:
         self._outlets = outlets
         self._fault = fault
         self._names = tuple(i.name for i in layout.inputs)
-        self._rules = {i.name: Rules.of(i) for i in layout.inputs}
+        self._rules = {i.name: Rules.of(i) for i in layout.inputs if i.timed}
         self._times = {s.name: StepTime.of(s) for s in layout.stages}
-        self._ways = {s: Way.to(s, layout) for s in layout.stages}
+        self._ways = {s: tuple(Way.to(s, edge, layout) for edge in range(len(s.inputs))) for s in layout.stages}
         self._steps = Steps(spark, checkpoint, buckets, keep_late)
 
     def process(
@@ -117,7 +117,7 @@ class Engine:
         self.manifest, self.clock = manifest, Clock.from_json(manifest.body["clock"])
         if batch % KEPT_VERSIONS == 0:
             self._checkpoint.sweep(KEPT_VERSIONS)
-        late = {d.step: d.late for d in done if d.late is not None}
+        late = {d.step: [rows for rows in d.late if rows is not None] for d in done}
         return self._report(batch, began, facts, late, skipped=False)
 
     def counters(self) -> Counters:
@@ -129,8 +129,9 @@ class Engine:
         bad = [d.bad for d in done if d.bad is not None] + reading.bad()
         found = [dead_letters.from_bad(texts, batch) for texts in bad]
         for step, d in zip(self.layout.stages, done, strict=True):
-            if step.late == "dead_letter" and d.late is not None:
-                found.append(dead_letters.from_late(d.late, batch, d.step, self._names))
+            if step.late == "dead_letter":
+                late = [rows for rows in d.late if rows is not None]
+                found += [dead_letters.from_late(rows, batch, d.step, self._names) for rows in late]
         letters = concat(found)
         if letters is None:
             return dead_letters.SCHEMA.empty_table()
@@ -185,7 +186,7 @@ class Engine:
             self._fault(point, batch)
 
     def _report(
-        self, batch: int, began: float, facts: Facts, late: Mapping[str, pa.Table], *, skipped: bool
+        self, batch: int, began: float, facts: Facts, late: Mapping[str, list[pa.Table]], *, skipped: bool
     ) -> BatchReport:
         runs = list(self.manifest.runs()) if self.manifest else []
         return BatchReport(

@@ -86,7 +86,7 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
             frames = {node: declared(node, inputs[node.name]) for node in layout.inputs}
             taken: dict[Node, DataFrame] = {}
             for node, frame in frames.items():
-                wall = now if node.time_column is None else END_US  # no event is too far ahead of the end of time
+                wall = now if node.processing else END_US  # no event is too far ahead of the end of time
                 taken[node] = ingest(layout, node, frame, f"{wall}L")
             small = all(size_of(frame) <= SMALL_BYTES for frame in frames.values())
             # beyond the end of time less any lateness: every window closes

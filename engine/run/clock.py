@@ -29,7 +29,7 @@ class Rules:
     def of(cls, node: Input) -> Rules:
         """The rules that ``job.stream`` gave."""
         idle = None if node.idle_after is None else micros(node.idle_after)
-        return cls(micros(node.lateness), idle, node.time_column is None)
+        return cls(micros(node.lateness), idle, node.processing)
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,13 @@ class StepTime:
     def of(cls, node: Node) -> StepTime:
         """From the plan: a step works with the lag of what feeds it."""
         lag = max((micros(upstream.lag) for upstream in node.inputs), default=0)
-        before = tuple(name for n in walk(*node.inputs) if n.stateful and (name := step_name(n)))
-        return cls(tuple(n.name for n in walk(node) if isinstance(n, Input)), lag, before)
+        # what no time reaches holds nobody back
+        before = tuple(name for n in walk(*node.inputs) if n.stateful and _inputs(n) and (name := step_name(n)))
+        return cls(_inputs(node), lag, before)
+
+
+def _inputs(node: Node) -> tuple[str, ...]:
+    return tuple(n.name for n in walk(node) if isinstance(n, Input) and n.timed)
 
 
 @dataclass(frozen=True)

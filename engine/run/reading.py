@@ -127,6 +127,6 @@ class Reading:
 
 def _on_time(node: Node, frame: DataFrame, wall_us: int) -> DataFrame:
     """Processing time is the batch's wall time, which never goes back, whatever the log's clock did."""
-    if not isinstance(node, Input) or node.time_column is not None:
+    if not isinstance(node, Input) or not node.processing:
         return frame
     return frame.withColumn(TIME, F.lit(wall_us))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ from penstock.run.reading import Reading
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.edge import LATE
 from penstock.state.manifest import Manifest
-from penstock.state.pack import Facts, concat
+from penstock.state.pack import Facts
 from penstock.state.stage import (
     BAD_ROWS,
     LATE_ROWS,
@@ -33,7 +34,6 @@ from penstock.state.stage import (
     Stage,
     bucket_task,
     collected,
-    from_bytes,
     pack_task,
     run_here,
     run_rest,
@@ -50,7 +50,7 @@ class Done:
     step: str
     facts: Facts
     reports: tuple[Report, ...]
-    late: pa.Table | None
+    late: tuple[pa.Table | None, ...]  # by edge, where somebody wants them
     late_count: int
     bad: pa.ChunkedArray | None
 
@@ -68,35 +68,31 @@ class Steps:
         self._held: list[DataFrame] = []
 
     def run(
-        self,
-        node: Step,
-        reading: Reading,
-        moment: Moment,
-        manifest: Manifest | None,
-        way: Way,
+        self, node: Step, reading: Reading, moment: Moment, manifest: Manifest | None, ways: tuple[Way, ...]
     ) -> Done:
-        """Run a step and put its results with the batch's rows; ``way`` is how they come to it."""
-        frame = None
-        if node not in self._compiled or not reading.is_empty(node.inputs[0]):
-            frame = reading.edge(node.inputs[0])
-            if node not in self._compiled:
-                self._compiled[node] = compile_step(node, frame, self._buckets)
-                _same_layout(self._compiled[node], manifest)
+        """Run a step and put its results with the batch's rows; ``ways`` is how they come to it."""
+        frames: list[DataFrame | None] = [None if reading.is_empty(u) else reading.edge(u) for u in node.inputs]
+        if node not in self._compiled:
+            shown = [reading.edge(u) if f is None else f for u, f in zip(node.inputs, frames, strict=True)]
+            self._compiled[node] = compile_step(node, shown, self._buckets)
+            _same_layout(self._compiled[node], manifest)
         step = self._compiled[node]
-        stage = self._stage(step, moment, manifest, way)
+        stage = self._stage(step, moment, manifest, ways)
         keep_late = self._keep_late or node.late != "drop"
-        if frame is None or reading.is_empty(node.inputs[0]):
-            ran = run_here(stage, [])
-        else:
-            packed = packed_frame(step, frame, moment.batch, stage.previous_us, way, keep_late)
-            if reading.is_here(node.inputs[0]):
-                ran = run_here(stage, [packed.toArrow()])
-            else:
-                return self._on_cluster(step, stage, packed, reading)
+        packed = [
+            None if f is None else packed_frame(step, edge, f, moment.batch, stage.previous_us, way, keep_late)
+            for edge, (f, way) in enumerate(zip(frames, ways, strict=True))
+        ]
+        if not all(reading.is_here(u) for u, f in zip(node.inputs, frames, strict=True) if f is not None):
+            return self._on_cluster(step, stage, packed, reading)
+        ran = run_here(stage, [None if frame is None else frame.toArrow() for frame in packed])
         self._put(step, reading, ran.main)
         if node.late == "capture":
-            none = self._late_schema(step, frame, reading)
-            reading.put(LateRows(node), none.empty_table() if ran.late is None else ran.late)
+            none = [self._late_schema(step, reading, edge).empty_table() for edge in range(len(frames))]
+            rows = [n if t is None else t for n, t in zip(none, ran.late, strict=True)]
+            reading.put(
+                LateRows(node), rows[0] if len(rows) == 1 else pa.concat_tables(rows, promote_options="default")
+            )
         return Done(node.name, ran.facts, ran.reports, ran.late, ran.late_count, ran.bad)
 
     def layouts(self) -> dict[str, dict[str, str]]:
@@ -109,12 +105,13 @@ class Steps:
             frame.unpersist()
         self._held.clear()
 
-    def _stage(self, step: CompiledStep, moment: Moment, manifest: Manifest | None, way: Way) -> Stage:
+    def _stage(self, step: CompiledStep, moment: Moment, manifest: Manifest | None, ways: tuple[Way, ...]) -> Stage:
         name = step.node.name
         sets = manifest.steps.get(name, {}) if manifest else {}
         wakes = manifest.body["wakes"].get(name, {}) if manifest else {}
         told = {int(bucket): wake for bucket, wake in wakes.items()}
-        return Stage(name, step.kernel, self._buckets, self._files, sets, told, moment, way.only_input)
+        only = tuple(way.only_input for way in ways)
+        return Stage(name, step.kernel, self._buckets, self._files, sets, told, moment, step.results, only)
 
     def _put(self, step: CompiledStep, reading: Reading, main: pa.Table | None) -> None:
         """The results as tables of this process: most need nothing more than their names."""
@@ -135,29 +132,38 @@ class Steps:
                 raise RunError(f"{where}: {root_cause(error)}", node.name, node.written_at, str(error)) from error
         reading.put(node, named)
 
-    def _late_schema(self, step: CompiledStep, frame: DataFrame | None, reading: Reading) -> pa.Schema:
-        shown = reading.edge(step.node.inputs[0]) if frame is None else frame
-        return pa.schema([(c, to_arrow_type(shown.schema[c].dataType)) for c in step.reads])
+    def _late_schema(self, step: CompiledStep, reading: Reading, edge: int) -> pa.Schema:
+        shown = reading.edge(step.node.inputs[edge]).schema
+        return pa.schema([(c, to_arrow_type(shown[c].dataType)) for c in step.edges[edge].reads])
 
-    def _on_cluster(self, step: CompiledStep, stage: Stage, packed: DataFrame, reading: Reading) -> Done:
+    def _on_cluster(self, step: CompiledStep, stage: Stage, packed: list[DataFrame | None], reading: Reading) -> Done:
         """Pack, shuffle by bucket, run the kernels; the packed results stay where they are."""
         wire = spark_schema(WIRE)
         partitions = min(int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1), self._buckets)
         lands = F.array(*(F.lit(n) for n in landing(partitions)))
-        placed = packed.mapInArrow(pack_task(stage), wire).repartition(
+        sent = [
+            frame.mapInArrow(pack_task(stage, edge), wire) for edge, frame in enumerate(packed) if frame is not None
+        ]
+        placed = reduce(DataFrame.unionAll, sent).repartition(
             partitions, F.get(lands, F.col("bucket") % F.lit(partitions))
         )
         results = placed.mapInArrow(bucket_task(stage), wire).persist()
         self._held.append(results)
-        late = [LATE_ROWS] if step.node.late == "dead_letter" or self._keep_late else []
+        late = LATE_ROWS if step.node.late == "dead_letter" or self._keep_late else ()
         told = results.where(F.col("kind").isin(REPORT, BAD_ROWS, *late)).select("kind", "data").collect()
-        ran = run_rest(stage, collected((r.kind, r.data) for r in told if r.kind != LATE_ROWS))
+        ran = run_rest(stage, collected(stage, ((r.kind, r.data) for r in told)))
         self._put_frame(step, reading, results, ran)
         if step.node.late == "capture":
-            schema = pa.schema(list(to_arrow_type(packed.schema[LATE].dataType)))
-            reading.put(LateRows(step.node), _unpacked(results, LATE_ROWS, schema))
-        rows = concat([ran.late, *(from_bytes(r.data) for r in told if r.kind == LATE_ROWS)])
-        return Done(step.node.name, ran.facts, ran.reports, rows, ran.late_count, ran.bad)
+            rows = []
+            for edge, kind in enumerate(LATE_ROWS[: len(step.edges)]):
+                frame = packed[edge]
+                if frame is not None:
+                    schema = pa.schema(list(to_arrow_type(frame.schema[LATE].dataType)))
+                else:
+                    schema = self._late_schema(step, reading, edge)
+                rows.append(_unpacked(results, kind, schema))
+            reading.put(LateRows(step.node), reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), rows))
+        return Done(step.node.name, ran.facts, ran.reports, ran.late, ran.late_count, ran.bad)
 
     def _put_frame(self, step: CompiledStep, reading: Reading, results: DataFrame, ran: Ran) -> None:
         main = _unpacked(results, MAIN, step.results)

@@ -172,7 +172,7 @@ def answers(values):
     }
 
 
-@settings(max_examples=3, phases=PHASES)
+@settings(max_examples=2, phases=PHASES)
 @given(EVENTS, st.data())
 @pytest.mark.parametrize(("shape", "emit"), CASES, ids=[f"{shape} {emit}" for shape, emit in CASES])
 def test_cut_order_buckets_partitions_and_crashes_change_nothing(spark, shape, emit, events, data):

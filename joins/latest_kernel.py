@@ -1,0 +1,108 @@
+"""The kernel of a changelog that is read as a table: the latest row of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.joins.precedence import Precedence
+from penstock.plan.durations import BEGINNING_US
+from penstock.state.bucket import BucketState
+from penstock.state.edge import BUCKET, DELETED, WEIGHT, Outcome, StepClock
+from penstock.windows.aggregates.buffers import flags, whole
+from penstock.windows.aggregates.codes import codes, first_of_each
+from penstock.windows.shapes import Ints
+from penstock.windows.shown import same_values
+
+
+@dataclass(frozen=True)
+class LatestKernel:
+    """The changes of a table that holds of each key the row that counts, unless it is a delete.
+
+    State is that row for every key, for ever. A delete stays too, without its values, so that an older upsert
+    does not bring the row back.
+    """
+
+    keys: tuple[str, ...]
+    carried: tuple[str, ...]
+    sequences: tuple[str, ...]
+    arrival_wins: bool
+
+    def late_before(self, previous_us: int | None) -> int:
+        """Nothing is late: the sequence decides."""
+        return BEGINNING_US
+
+    def doubtful_before(self, previous_us: int | None) -> int:
+        """Nothing is late."""
+        return BEGINNING_US
+
+    def combine(self, rows: pa.Table, previous_us: int | None) -> pa.Table:
+        """Of rows with one key, the one that counts."""
+        rows = rows.select([*self._columns, BUCKET])
+        group = codes([rows[key] for key in self.keys])
+        if int(group.max(initial=-1)) + 1 == len(group):
+            return rows
+        return rows.take(pa.array(np.sort(self._precedence.winners(rows, group))))
+
+    def ticks(self, clock: StepClock) -> bool:
+        """Wall time has no say."""
+        return False
+
+    def step(self, state: BucketState, rows: Sequence[pa.Table], clock: StepClock) -> Outcome:
+        """Let the rows that came replace those that count less, and tell what that changes."""
+        if not rows:
+            return Outcome(None, None)
+        came = pa.concat_tables(rows)
+        # as what is held: every column is free to hold nulls
+        came = pa.table({name: came[name] for name in self._columns})
+        group = codes([came[key] for key in self.keys])
+        # codes count up by first appearance: the number of a distinct key is its code
+        keys = came.select(self.keys).filter(pa.array(first_of_each(group)))
+        table = state.table("latest", self.keys, schema=came.schema)
+        owner, held = table.find(keys)
+        both = pa.concat_tables([held.select(self._columns), came])
+        winner = self._precedence.winners(both, np.concatenate((owner, group)))
+        before = np.full(len(winner), -1)
+        before[owner] = np.arange(len(owner))
+        new = np.flatnonzero(winner >= len(owner))
+        latest, before = self._emptied(both.take(pa.array(winner[new]))), before[new]
+        table.put(latest)
+        return Outcome(self._changes(held, before, latest), None)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [*self.keys, *self.carried, *self._precedence.columns]
+
+    @property
+    def _precedence(self) -> Precedence:
+        return Precedence(self.sequences, self.arrival_wins)
+
+    def _emptied(self, rows: pa.Table) -> pa.Table:
+        """The rows, deletes without their values."""
+        deleted = flags(whole(rows[DELETED]))
+        if not deleted.any():
+            return rows
+        there = pa.array(np.arange(len(deleted)), mask=deleted)
+        emptied = {name: rows[name].take(there) for name in self.carried}
+        return pa.table({name: emptied.get(name, rows[name]) for name in rows.column_names})
+
+    def _changes(self, held: pa.Table, before: Ints, latest: pa.Table) -> pa.Table | None:
+        """What readers lose and what they get; ``before`` is the number of the held row of each latest one, or -1."""
+        gained = ~flags(whole(latest[DELETED]))
+        lost = before >= 0
+        lost[lost] = ~flags(whole(held[DELETED]))[before[lost]]
+        both = np.flatnonzero(gained & lost)
+        if len(both):
+            was, now = held.take(pa.array(before[both])), latest.take(pa.array(both))
+            same = both[same_values(was, now.select(self.carried))]
+            gained[same] = lost[same] = False
+        tables = [held.take(pa.array(before[lost])), latest.filter(pa.array(gained))]
+        names = [*self.keys, *self.carried]
+        changes = pa.concat_tables([t.select(names) for t in tables])
+        if not changes.num_rows:
+            return None
+        weights = np.repeat(np.array([-1, 1], np.int8), [t.num_rows for t in tables])
+        return changes.append_column(WEIGHT, pa.array(weights))
