@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.stream import Stream
-from penstock.windows import hopping, tumbling
+from penstock.windows import hopping, session, tumbling
 
 LATENESS = "10 seconds"
 TIMES = ("window_start", "window_end")
@@ -45,6 +45,20 @@ def windowed(size: str, every: str | None) -> tuple[Callable[[Stream], Stream], 
     return ours, theirs
 
 
+def ours_sessions(rows: Stream) -> Stream:
+    """Until a key is silent for 10 seconds."""
+    return rows.by("key").window(session("10 seconds")).agg(n="count(*)", highest="max(price)")
+
+
+def theirs_sessions(rows: DataFrame) -> DataFrame:
+    """The same by hand."""
+    found = rows.withWatermark("at", LATENESS).groupBy(F.session_window("at", "10 seconds").alias("window"), "key")
+    counted = found.agg(F.count("*").alias("n"), F.max("price").alias("highest"))
+    return counted.select(
+        F.col("window.start").alias(TIMES[0]), F.col("window.end").alias(TIMES[1]), "key", "n", "highest"
+    )
+
+
 def ours_stateless(rows: Stream) -> Stream:
     """A filter and a projection."""
     return rows.where("price % 10 < 9").select("key", "price * 0.908 as euro", "at")
@@ -64,5 +78,6 @@ CASES = (
     Case("tumbling_200k_long", 200_000, "long", 3.0, *TUMBLING),
     Case("tumbling_200k_string", 200_000, "string", 3.0, *TUMBLING),
     Case("hopping_2k_long", 2_000, "long", 1.5, *HOPPING),
+    Case("session_2k_long", 2_000, "long", 1.2, ours_sessions, theirs_sessions),
     Case("stateless", 2_000, "long", 0.97, ours_stateless, theirs_stateless),
 )

@@ -168,19 +168,23 @@ class Numbers:
     """The next number of a held row: rows may be equal in all that they carry, the order of arrival too."""
 
     def __init__(self, state: BucketState) -> None:
-        self._next = state.buffer("numbers", time=NUMBER)  # one row, of which no more than its time is ever read
+        self._saved = state.buffer("numbers", time=NUMBER)  # one row, of which no more than its time is ever read
+        self._next = self._saved.first_us or 0
 
     def take(self, count: int) -> Ints:
         """Numbers that no held row has."""
-        start = self._next.first_us or 0
-        if count:
-            self._next.add(pa.table({NUMBER: [start + count]}))
-            self._next.drop_before(start + count)
-        return np.arange(start, start + count)
+        self._next += count
+        return np.arange(self._next - count, self._next)
+
+    def save(self) -> None:
+        """Count on from here in the next batch."""
+        if self._next > (self._saved.first_us or 0):
+            self._saved.add(pa.table({NUMBER: [self._next]}))
+            self._saved.drop_before(self._next)
 
     def forget(self) -> None:
         """Nothing is held: numbers start again."""
-        self._next.drop_before(2**63 - 1)
+        self._saved.drop_before(2**63 - 1)
 
 
 def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:

@@ -92,7 +92,9 @@ class IntervalJoinKernel:
             late_count += int(too_late.sum())
             refused[edge] = _as_it_came(came.chosen(too_late).table)
         wakes = [us for us in (side.wake_us(now_us) for side in held) if us is not None]
-        if not wakes:
+        if wakes:
+            numbers.save()
+        else:
             numbers.forget()
         results = [table for table in results if table.num_rows]
         main = pa.concat_tables(results, promote_options="default") if results else None

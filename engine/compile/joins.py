@@ -76,10 +76,6 @@ class Sides:
             made |= dict(zip(names, types_of(self.frames[number], [packed[n] for n in names]), strict=True))
         return made
 
-    def right_types(self) -> tuple[pa.DataType, ...]:
-        """The types of what the right side brings."""
-        return types_of(self.frames[1], [quoted(c) for c in self.right])
-
     def compiled(self, kernel: Kernel, edges: tuple[CompiledEdge, ...]) -> CompiledStep:
         """The step, its results under the users' names."""
         types = self.types()
@@ -113,9 +109,13 @@ class Sides:
 def interval(node: IntervalJoin, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     """The rule of the join of two streams."""
     sides = Sides(node, node.on, frames, buckets, carry_right=node.how not in ("semi", "anti"))
+    types = sides.types()
+    left, right = (
+        Side(sides.keys, tuple(carried.values()), _of(carried, types)) for carried in (sides.left, sides.right)
+    )
     kernel = IntervalJoinKernel(
-        Side(sides.keys, tuple(sides.left.values())),
-        Side(sides.keys, tuple(sides.right.values())),
+        left,
+        right,
         micros(node.low),
         micros(node.high),
         node.how,
@@ -127,7 +127,7 @@ def lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> CompiledS
     """The rule of a lookup."""
     sides = Sides(node, node.on, frames, buckets)
     kernel = LookupKernel(
-        sides.keys, tuple(sides.left.values()), tuple(sides.right.values()), node.how, sides.right_types()
+        sides.keys, tuple(sides.left.values()), tuple(sides.right.values()), node.how, _of(sides.right, sides.types())
     )
     changes = sides.edge(1, **{WEIGHT: WEIGHT})
     # a table's changes have no time and no order: all of a batch come before its events
@@ -147,7 +147,7 @@ def asof(node: AsOf, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
         micros(node.history),
         sequence,
         not node.chosen_sequence,
-        sides.right_types(),
+        _of(sides.right, sides.types()),
     )
     return sides.compiled(kernel, (sides.edge(0), sides.edge(1, **{c: c for c in (DELETED, *sequence)})))
 
@@ -177,6 +177,10 @@ def latest(node: Latest, frames: Sequence[DataFrame], buckets: int) -> CompiledS
         lambda rows: rows.select(*(F.col(names[c]).alias(c) for c in shown), WEIGHT),
         lambda rows: rows.select([*(names[c] for c in shown), WEIGHT]).rename_columns([*shown, WEIGHT]),
     )
+
+
+def _of(carried: dict[str, str], types: dict[str, pa.DataType]) -> tuple[pa.DataType, ...]:
+    return tuple(types[c] for c in carried.values())
 
 
 def _sequence(frame: DataFrame) -> tuple[str, ...]:

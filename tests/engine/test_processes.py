@@ -132,6 +132,11 @@ hourly.to(sinks.sqlite("out.db", "hourly"))
 some.by("url").window(sliding("1 hour")).top(2, by="n desc").to(sinks.sqlite("out.db", "best"))
 some.by("url").agg(n="count(*)").to(sinks.sqlite("out.db", "so_far"))
 some.deduplicate("n", within="1 hour").to(sinks.sqlite("out.db", "distinct"))
+later = some.select("url", "n as next", "at as then")
+some.join(later, on="url", within=("1 minute", "40 minutes"), how="left").to(sinks.sqlite("out.db", "pairs"))
+last = some.to_table("url")
+last.to(sinks.sqlite("out.db", "latest"))
+some.asof(last.rename(n="known", at="since")).to(sinks.sqlite("out.db", "known"))
 
 def fault(point, batch):
     if len(sys.argv) > 1 and sys.argv[1:] == [point, str(batch)]:
@@ -143,7 +148,7 @@ if __name__ == "__main__":
 
 
 def tables(folder: Path) -> dict[str, list[tuple[object, ...]]]:
-    names = ("visits", "closed", "hourly", "best", "so_far", "distinct", "dead")
+    names = ("visits", "closed", "hourly", "best", "so_far", "distinct", "pairs", "latest", "known", "dead")
     with sqlite3.connect(folder / "out.db") as database:
         return {n: sorted(database.execute(f'select * from "{n}"').fetchall(), key=repr) for n in names}
 
@@ -161,6 +166,8 @@ def test_a_real_run_with_sessions_panes_and_running_values(calm_tables):
     found = tables(calm_tables)
     assert len(found["visits"]) == 17  # 6 of each url, less one that n > 0 drops; the late row is in none
     assert {row[-1] for row in found["hourly"]} == {"on_time", "late"}  # the open hour shows nothing yet
+    assert len(found["latest"]) == 4
+    assert len(found["pairs"]) == 9 + 9 + 7 + 1  # each with the next; the last still wait, the late one found nobody
     assert sorted(row[:2] for row in found["so_far"]) == [("/0", 8), ("/1", 10), ("/2", 10), ("/late", 1)]
 
 
