@@ -50,10 +50,8 @@ class IntervalJoin(Step):
         return f"{self.how} join '{self.name}' on {spoken_on(self.on)}, right within {bounds} of left"
 
     def keeps(self) -> str | None:
-        return (
-            f"left rows until the watermark is {spoken(self.high)} past them, "
-            f"right rows until it is {spoken(-self.low)} past them"
-        )
+        left, right = (spoken(max(length, NO_LAG)) for length in (self.high, -self.low))
+        return f"left rows until the watermark is {left} past them, right rows until it is {right} past them"
 
     def state_depends_on(self) -> dict[str, object]:
         return {"on": spoken_on(self.on), "within": f"{spoken(self.low)} to {spoken(self.high)}", "how": self.how}

@@ -23,7 +23,7 @@ from penstock.plan.input import Input
 from penstock.plan.node import Node
 from penstock.run.batch import Engine
 from penstock.run.outlets import Outlets, targets_of
-from penstock.run.query import SMALL_BYTES, size_of
+from penstock.run.query import SMALL_BYTES, SMALL_ROWS, UNKNOWN_BYTES, size_of
 from penstock.run.session import session
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 from penstock.state.checkpoint import Checkpoint
@@ -88,13 +88,19 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
             for node, frame in frames.items():
                 wall = now if node.processing else END_US  # no event is too far ahead of the end of time
                 taken[node] = ingest(layout, node, frame, f"{wall}L")
-            small = all(size_of(frame) <= SMALL_BYTES for frame in frames.values())
+            small = all(map(_is_small, frames.values()))
             # beyond the end of time less any lateness: every window closes
             end = {node.name: 2 * END_US - 1 for node in layout.inputs}
             engine.process(0, taken, now, small=small, punctuation=end)
         except SPARK_ERRORS as error:
             raise explained(error, layout.roots) from None
     return {t.output: kept.frames[t.output] for t in targets}
+
+
+def _is_small(frame: DataFrame) -> bool:
+    """True when the rows fit in this process; Spark knows nothing of rows that came from Python, and counts them."""
+    size = size_of(frame)
+    return size <= SMALL_BYTES or (size >= UNKNOWN_BYTES and frame.limit(SMALL_ROWS + 1).count() <= SMALL_ROWS)
 
 
 def declared(node: Input, frame: DataFrame) -> DataFrame:

@@ -32,6 +32,7 @@ BUCKETS_PER_CORE = 4
 LEAST_BUCKETS = 8
 SMALL_BYTES = 4_000_000
 SMALL_ROWS = 20_000
+UNKNOWN_BYTES = 2**62  # what Spark says of a size that it does not know is greater
 
 
 class _StoppedError(Exception):
@@ -118,7 +119,7 @@ class Run:
             )
         persisted = False
         size = size_of(frame)
-        small, unknown = size <= SMALL_BYTES, size >= 2**62
+        small, unknown = size <= SMALL_BYTES, size >= UNKNOWN_BYTES
         if not self._streams.one_way or (unknown and (self._last is None or self._last.rows <= SMALL_ROWS)):
             frame = frame.persist()
             persisted = True
