@@ -7,6 +7,7 @@ exactly what the user wrote.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sqlglot does not say what it exports
@@ -106,9 +107,22 @@ def read_aggregate(name: str, text: str, columns: Columns, grouped: tuple[str, .
     around.append(text[begin:])
     for call in calls:
         _check_fractions(call, step)
+        _check_inside(call, step)
     found = Aggregate(name, text, tuple(calls), tuple(around))
     _check_around(found, tree, grouped, step)
     return found
+
+
+def _check_inside(call: Call, step: str) -> None:
+    for text in (*call.arguments, *([call.where] if call.where else [])):
+        tokens = tokenize(text)
+        for word, after in pairwise(tokens):
+            known = word.text.lower() in KERNEL_AGGREGATES or word.text.lower() in SPARK_ONLY
+            if known and after.token_type == TokenType.L_PAREN:
+                raise PlanError(
+                    f"{step}: {word.text} stands inside {call.name}; an aggregate of aggregates takes two steps, the "
+                    f"second with .window(same()) or another window. ({written_at()})"
+                )
 
 
 def _check_fractions(call: Call, step: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name
+from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name, check_unique
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Mode, Node
 from penstock.plan.order import OrderBy, read_order
@@ -76,6 +76,13 @@ class Window(Step):
         fires = [] if isinstance(self.firing, Final) or self.shape is None else [self.firing.describe()]
         return ", ".join([*by, *over, *fires])
 
+    def _per(self) -> str:
+        """For what the step keeps one part."""
+        if isinstance(self.shape, Session) and self.shape.max_duration is None:
+            return "per session"
+        per_time = isinstance(self.shape, Session | Sliding)
+        return "per key" if self.shape is None else "per key and time" if per_time else "per key and slice"
+
     def _until(self) -> str:
         if self.shape is None:
             return "for every key, for ever"
@@ -110,8 +117,7 @@ class WindowAggregate(Window):
 
     def keeps(self) -> str | None:
         ours = all(a.ours for a in self.aggregates)
-        per = {Sliding: "per key and time", Session: "per session", type(None): "per key"}
-        what = f"partial aggregates {per.get(type(self.shape), 'per key and slice')}" if ours else "the rows"
+        what = f"partial aggregates {self._per()}" if ours else "the rows"
         return f"{what}, {self._until()}"
 
     def state_depends_on(self) -> dict[str, object]:
@@ -147,7 +153,7 @@ class WindowTop(Window):
         return f"top {self.n} '{self.name}'{joined}{where}: first by {order}{' with ties' if self.ties else ''}"
 
     def keeps(self) -> str | None:
-        return f"the {self.n} first rows per key and slice, {self._until()}"
+        return f"the {self.n} first rows {self._per()}, {self._until()}"
 
     def state_depends_on(self) -> dict[str, object]:
         order = [o.describe() for o in self.by]
@@ -194,11 +200,13 @@ def aggregate(
         raise PlanError(f"agg(): name at least one aggregate, such as n='count(*)'. ({written_at()})")
     window = () if shape is None else WINDOW_COLUMNS
     panes = (PANE,) if isinstance(firing, Panes) else ()
+    ours = {"a key": keys, "a window column": window, "the pane's column": panes}
+    check_unique(texts, "agg")
     found = []
     for name, text in texts.items():
         step = f"agg({name}={text!r})"
-        if check_name(name, step) in (*keys, *window, *panes):
-            what = "a key" if name in keys else "a window column" if name in window else "the pane's column"
+        taken = {column.casefold(): what for what, columns in ours.items() for column in columns}
+        if what := taken.get(check_name(name, step).casefold()):
             raise PlanError(f"{step}: {name!r} is {what}; give the aggregate another name. ({written_at()})")
         read = read_aggregate(name, text, upstream.columns, (*keys, *window), step)
         if not isinstance(firing, Final) and not read.ours:
@@ -236,7 +244,7 @@ def top(
     if shape is not None and not isinstance(shape, Same):
         taken |= set(WINDOW_COLUMNS)
     for column in upstream.columns.names:
-        if column in taken:
+        if column.casefold() in taken:
             raise PlanError(
                 f"{step}: the rows have a column {column!r} of their own; rename it first. ({written_at()})"
             )

@@ -80,7 +80,9 @@ def check_late(late: str, step: str) -> Late:
 def late_rows(node: Node) -> LateRows:
     """The node of ``.late``."""
     if not isinstance(node, Step):
-        raise PlanError(f"late: only a step that keeps state refuses rows as late. ({written_at()})")
+        raise PlanError(
+            f"late: only a step that keeps state refuses rows as late; read .late right after it. ({written_at()})"
+        )
     if node.late != "capture":
         raise PlanError(
             f"late: the step {node.name!r} does not keep its late rows; write late='capture' there. ({written_at()})"

@@ -50,7 +50,9 @@ def graph(outputs: Sequence[Drawn]) -> str:
     lines = ["flowchart LR"]
     for node in nodes:
         left, right = ('[("', '")]') if node.stateful else ('["', '"]') if node.inputs else ('(["', '"])')
-        lines.append(f"  {ids[node]}{left}{_mermaid(node.describe())}{right}")
+        keeps = node.keeps()
+        state = f"<br/>keeps {_mermaid(keeps)}; lag {spoken(node.lag)}" if keeps else ""
+        lines.append(f"  {ids[node]}{left}{_mermaid(node.describe())}{state}{right}")
         lines += [f"  {ids[upstream]} --> {ids[node]}" for upstream in node.inputs]
     for i, output in enumerate(outputs):
         lines.append(f'  out{i}[/"{_mermaid(output.name)}"/]')

@@ -255,3 +255,33 @@ def test_nonsense_is_refused_on_the_line_that_wrote_it(wrong, told):
     with pytest.raises(PlanError, match=__file__.rsplit("/", 1)[-1]) as refused:
         wrong(events)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("cluster", [False, True], ids=["driver", "cluster"])
+def test_row_steps_follow_a_table_and_what_no_longer_fits_goes(tester, cluster):
+    def build(events):
+        return (
+            events.by("k").agg(n="count(*)", low="min(x)").where("low > 1").with_columns(twice="n * 2").rename(k="key")
+        )
+
+    t = tester(job_of(build), cluster=cluster, buckets=3)
+    t.push("events", at(1, 5), at(2, 3, "b"))
+    assert sorted((r["key"], r["twice"]) for r in t.read("out")) == [("a", 2), ("b", 2)]
+    t.new("out")
+    t.push("events", at(3, 1), at(4, 4, "b"))
+    assert sorted((r["op"], r["key"]) for r in t.new("out")) == [("delete", "a"), ("update", "b")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"K": "count(*)"}, "is a key"),
+        ({"WINDOW_END": "count(*)"}, "is a window column"),
+        ({"n": "count(*)", "N": "sum(x)"}, "stands twice"),
+        ({"n": "sum(count(*))"}, "count stands inside sum"),
+    ],
+)
+def test_names_and_nested_aggregates_are_refused_whatever_their_case(wrong, told):
+    events = Job("windows").stream("e", sources.files("in", "json", SCHEMA), time="at", lateness="1 second")
+    with pytest.raises(PlanError, match=told):
+        events.by("k").window(tumbling("1 second")).agg(**wrong)
