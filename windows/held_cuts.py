@@ -62,16 +62,17 @@ class HeldCuts:
         before_cut = both.parts[SLICE].to_numpy()[order] < cut_us[both.group[order]]
         late, order = both.origin[order[before_cut]], order[~before_cut]
         group, origin, time_us = both.group[order], both.origin[order], both.parts[SLICE].to_numpy()[order]
-        new = chain_begins(group, time_us, time_us, self.shape.gap_us)
-        taken = accepted(new, origin, time_us, clock.previous_us - self.shape.gap_us - self.allowed_us)
+        # a session of rows that may be late is taken when it is open: one that would come too late is not
+        sessions = self._windows(group, time_us)
+        sure = (origin < 0) | (time_us >= clock.previous_us - self.shape.gap_us - self.allowed_us)
+        taken = accepted(sessions.low, sure, sessions.close_us + self.allowed_us > clock.previous_us)
         late = np.concatenate((late, origin[~taken]))
-        parts = both.parts.take(pa.array(order[taken]))
-        group, fresh, new = group[taken], origin[taken] >= 0, new[taken]
+        parts, group, fresh = both.parts.take(pa.array(order[taken])), group[taken], origin[taken] >= 0
         low = begins(group, parts[SLICE].to_numpy())
         if len(low) < len(group):
             parts = self.partials.fold(parts, low, stops(low, len(group)))
-            group, fresh, new = group[low], np.logical_or.reduceat(fresh, low), new[low]
-        windows = self._windows(group, parts[SLICE].to_numpy(), new)
+            group, fresh = group[low], np.logical_or.reduceat(fresh, low)
+        windows = self._windows(group, parts[SLICE].to_numpy())
         held_us = held[SLICE].to_numpy() if len(owner) else owner
         seen = Seen(parts, group, fresh, windows, owner, held_us, both.timer_us, opened(touched.came, late), len(late))
         return SeenCuts(**vars(seen), cut_us=cut_us, cut_gone_us=cut_gone_us)
@@ -103,7 +104,8 @@ class HeldCuts:
         """When a cut that is made now says nothing any more."""
         return now_us + self.shape.gap_us + self.allowed_us + 1
 
-    def _windows(self, group: Ints, time_us: Ints, new: Mask) -> Windows:
+    def _windows(self, group: Ints, time_us: Ints) -> Windows:
+        new = chain_begins(group, time_us, time_us, self.shape.gap_us)
         low = np.flatnonzero(cut_begins(new, time_us, self.longest_us))
         high = stops(low, len(group))
         first_us, reach_us = time_us[low], time_us[high - 1] + self.shape.gap_us

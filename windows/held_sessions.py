@@ -61,7 +61,7 @@ class HeldSessions:
         order = pair_order(both.group, both.parts[SLICE].to_numpy())
         parts, group, origin = both.parts.take(pa.array(order)), both.group[order], both.origin[order]
         new = chain_begins(group, parts[SLICE].to_numpy(), parts[LAST].to_numpy(), self.shape.gap_us)
-        taken = accepted(new, origin, parts[SLICE].to_numpy(), bound)
+        taken = accepted(np.flatnonzero(new), (origin < 0) | (parts[SLICE].to_numpy() >= bound))
         late = origin[~taken]
         parts, group, fresh, new = parts.filter(pa.array(taken)), group[taken], origin[taken] >= 0, new[taken]
         low = np.flatnonzero(new)
@@ -127,11 +127,10 @@ def begun(partials: Partials, rows: pa.Table, low: Ints, high: Ints) -> pa.Table
     return parts if len(low) == parts.num_rows else partials.fold(parts, low, high)
 
 
-def accepted(new: Mask, origin: Ints, first_us: Ints, doubtful_before: int) -> Mask:
-    """The parts in whose chain something is held, or came when it was surely not late."""
-    low = np.flatnonzero(new)
-    sure = np.logical_or.reduceat((origin < 0) | (first_us >= doubtful_before), low)
-    return np.repeat(sure, np.diff(low, append=len(new)))
+def accepted(low: Ints, sure: Mask, is_open: Mask | None = None) -> Mask:
+    """The parts of sessions, which begin at ``low``, that have one part that is surely not late, or are open."""
+    taken = np.logical_or.reduceat(sure, low)
+    return np.repeat(taken if is_open is None else taken | is_open, np.diff(low, append=len(sure)))
 
 
 def opened(came: pa.Table | None, rows: Ints) -> pa.Table | None:

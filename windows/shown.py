@@ -128,7 +128,7 @@ def chains_of(windows: Windows, group: Ints, start_us: Ints) -> Mask:
 def same_values(left: pa.Table, right: pa.Table) -> Mask:
     """Which rows are equal to the row at the same place of the other table, as grouping compares them."""
     same: Mask = np.ones(left.num_rows, np.bool_)
-    for name in right.column_names:
+    for name in right.column_names if left.num_rows else ():
         if pa.types.is_nested(right[name].type):
             both = codes([pa.concat_arrays([*left[name].chunks, *right[name].chunks])])
             same &= both[: len(same)] == both[len(same) :]
