@@ -171,7 +171,7 @@ def test_a_real_run_with_sessions_panes_and_running_values(calm_tables):
     assert sorted(row[:2] for row in found["so_far"]) == [("/0", 8), ("/1", 10), ("/2", 10), ("/late", 1)]
 
 
-@pytest.mark.parametrize(("point", "batch"), [("during_sink", "2"), ("after_sink", "3"), ("after_commit", "3")])
+@pytest.mark.parametrize(("point", "batch"), [("during_sink", "2"), ("after_commit", "3")])
 def test_a_killed_run_with_sessions_and_panes_open_goes_on_to_the_same_output(calm_tables, tmp_path, point, batch):
     folder = prepare(tmp_path / "killed")
     (folder / "job.py").write_text(TABLES)
