@@ -109,7 +109,7 @@ class Partials:
 
 def ordering(group: Ints, times_us: Ints) -> tuple[Ints, Ints]:
     """The order by group and time, and the pairs in that order, each as one number."""
-    rank = times_us - times_us.min(initial=0)
+    rank = times_us - (times_us.min() if len(times_us) else 0)
     width = int(rank.max(initial=0)) + 1
     if width >= 2**62 // max(1, int(group.max(initial=0)) + 1):
         rank = np.searchsorted(np.unique(times_us), times_us)
@@ -127,4 +127,4 @@ def whole(rows: pa.Table, name: str) -> pa.Array:
 
 def ends(low: Ints, rows: int) -> Ints:
     """Where ranges end that lie side by side."""
-    return np.append(low[1:], rows)
+    return np.append(low[1:], rows)[: len(low)]
