@@ -26,7 +26,7 @@ from penstock.joins.versions import Gap, Versions
 from penstock.operators.clock import CorrectClock
 from penstock.operators.rows import Drop, Explode, Filter, MapPandas, Rename, Select, Union, WithColumns
 from penstock.plan.errors import PlanError, RunError, UnsupportedPlanError
-from penstock.plan.expressions import column_of, quoted
+from penstock.plan.expressions import column_of, literal, quoted
 from penstock.plan.node import Node, step_name, walk
 from penstock.plan.text import where_written
 from penstock.state.edge import BAD, BUCKET, DELETED, INPUT, KEEP, POSITION, SEQUENCE, TIME
@@ -134,7 +134,7 @@ def compile_versions(node: Versions, frames: Frames) -> DataFrame:
         made[DELETED] = f"CASE WHEN {KEEP} THEN {made[DELETED]} ELSE false END"
     frame = frame.withColumns({name: F.expr(text) for name, text in made.items()})
     null = " OR ".join(f"{quoted(k)} IS NULL" for k in node.of)
-    told = f"'{step_name(node) or node.describe()} ({node.written_at}): a row without its key'".replace("\n", " ")
+    told = literal(f"{where_written(node)}: a row without its key")
     # an input's own rows were judged where they came in; what steps made of them cannot be a dead letter
     stop = f"cast(raise_error({told}) AS boolean)"
     kept = f"{KEEP} AND CASE WHEN {KEEP} AND ({null}) THEN {stop} ELSE true END"

@@ -142,6 +142,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def literal(text: str) -> str:
+    """Any text as a string of Spark SQL.
+
+    >>> print(literal("op = 'd'"))
+    'op = \\'d\\''
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def split_text(text: str) -> tuple[str, ...]:
     """The parts of a text between the commas that stand in no bracket.
 

@@ -254,6 +254,16 @@ def test_a_table_keeps_the_latest_by_sequence_and_remembers_deletes(tester):
     assert [d["reason"] for d in t.dead_letters()] == ["null_key"]
 
 
+def test_a_predicate_for_deletes_may_hold_text(tester):
+    job = Job("users")
+    source = sources.files("u", "json", "id long, op string")
+    job.table("users", source, key="id", delete_when=r"op = 'd' or op = 'it\'s gone'").to(sinks.memory("out"))
+    t = tester(job)
+    t.push("users", {"id": 1, "op": "c"}, {"id": 2, "op": "c"}, {"id": 3, "op": "c"})
+    t.push("users", {"id": 2, "op": "d"}, {"id": 3, "op": "it's gone"})
+    assert [r["id"] for r in t.read("out")] == [1]
+
+
 def test_a_stream_becomes_a_table(tester):
     job = Job("last")
     lefts, rights = streams(job)
