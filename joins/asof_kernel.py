@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock.joins.pairing import without_key
 from penstock.joins.precedence import Precedence
-from penstock.joins.timeline import Mask, Timeline
+from penstock.joins.timeline import Timeline
 from penstock.plan.durations import BEGINNING_US, END_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, LATE, PARTITION, POSITION, TIME, Outcome, StepClock
@@ -77,7 +77,9 @@ class AsOfKernel:
         now_us = min(clock.now_us, END_US)
         events, late, late_events = self._judged(0, rows[0], clock.previous_us)
         versions, late_right, late_versions = self._judged(1, rows[1], clock.previous_us)
-        due, wake_us = self._due(state, events, now_us)
+        waiting = state.buffer("waiting", time=TIME)
+        due = waiting.released(events, now_us)
+        wake_us = None if waiting.first_us is None else waiting.first_us + 1
         main = self._met(state, due, versions, max(now_us - self.history_us, BEGINNING_US))
         return Outcome(main, wake_us, late, late_events + late_versions, late_right)
 
@@ -110,27 +112,13 @@ class AsOfKernel:
         kept = pa.table({name: came[name] for name in (self._version if edge else self._event)})
         return kept, late, late_count
 
-    def _due(self, state: BucketState, came: pa.Table | None, now_us: int) -> tuple[pa.Table | None, int | None]:
-        """The events before ``now_us``, the others being left to wait, and when the first of these is due."""
-        waiting = state.buffer("waiting", time=TIME)
-        found = [waiting.read(None, now_us)]
-        waiting.drop_before(now_us)
-        if came is not None:
-            is_due = _times(came) < now_us
-            found.append(came.filter(pa.array(is_due)))
-            waiting.add(came.filter(pa.array(~is_due)))
-            waiting.merge_small()
-        first_us = waiting.first_us
-        there = [table for table in found if table is not None and table.num_rows]
-        return pa.concat_tables(there) if there else None, None if first_us is None else first_us + 1
-
     def _met(
         self, state: BucketState, events: pa.Table | None, versions: pa.Table | None, needed_us: int
     ) -> pa.Table | None:
         """The events with their versions; those that no event from ``needed_us`` on can need are forgotten."""
         if versions is not None:
             # a null key meets nothing: it is asked for and never found
-            versions = versions.filter(pa.array(_without_nulls(versions, self.keys)))
+            versions = versions.filter(pa.array(~without_key([versions[key] for key in self.keys])))
         ended = state.buffer("ended", time=TIME)
         touching = [events, versions, ended.read(None, needed_us)]
         ended.drop_before(needed_us)
@@ -191,10 +179,3 @@ class AsOfKernel:
 
 def _times(rows: pa.Table) -> Ints:
     return np.asarray(rows[TIME].to_numpy(), np.int64)
-
-
-def _without_nulls(rows: pa.Table, names: Sequence[str]) -> Mask:
-    there: Mask = np.ones(rows.num_rows, np.bool_)
-    for name in names:
-        there &= pc.is_valid(rows[name]).to_numpy()
-    return there

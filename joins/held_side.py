@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from penstock.joins.pairing import Ints, Mask
 from penstock.plan.durations import END_US
 from penstock.state.bucket import BucketState
 from penstock.state.buffer import TimeBuffer
@@ -16,6 +15,7 @@ from penstock.state.edge import PARTITION, POSITION, TIME
 from penstock.state.keyed import KeyedTable
 from penstock.windows.aggregates.codes import encode, first_of_each
 from penstock.windows.aggregates.codes import pairs as code_pairs
+from penstock.windows.shapes import Ints, Mask
 
 NUMBER = "__ps_number"  # of a held row: no other held row of the bucket has it
 SLICE = "__ps_slice"  # of a held row: the stretch of time that it is found by, beside its key

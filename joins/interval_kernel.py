@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from penstock.joins.held_side import WAITS, HeldSide, Numbers, Role, Side
 from penstock.joins.meeting import Meeting, useful
-from penstock.joins.pairing import Mask
 from penstock.plan.durations import BEGINNING_US, END_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, LATE, Outcome, StepClock
 from penstock.state.pack import opened
 from penstock.windows.lengths import FOR_EVER_US
+from penstock.windows.shapes import Mask
 
 __all__ = ["IntervalJoinKernel", "Side"]
 

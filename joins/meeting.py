@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.joins.held_side import NUMBER, ORDER, WAITS, HeldSide, Role
-from penstock.joins.pairing import Ints, Mask, has_partner, pairs, shared_groups, without_key
+from penstock.joins.pairing import has_partner, pairs, shared_groups, without_key
 from penstock.state.edge import LATE, TIME
+from penstock.windows.shapes import Ints, Mask
 
 
 @dataclass(frozen=True)

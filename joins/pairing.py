@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.state.lookup import spread
 from penstock.windows.aggregates.codes import codes
 from penstock.windows.pairs import first_pair, pair_order
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from penstock.windows.shapes import Ints, Mask
 
 
 def shared_groups(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray]) -> tuple[Ints, Ints]:

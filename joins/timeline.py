@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.joins.precedence import Precedence
 from penstock.state.edge import DELETED, TIME
 from penstock.windows.aggregates.buffers import flags, whole
 from penstock.windows.pairs import first_pair, pair_order
-from penstock.windows.shapes import Ints, begins
-
-Mask = npt.NDArray[np.bool_]
+from penstock.windows.shapes import Ints, Mask, begins
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.plan.durations import BEGINNING_US
@@ -14,9 +13,8 @@ from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, Outcome, StepClock
 from penstock.state.keyed import KeyedTable
 from penstock.windows.aggregates.codes import codes, first_of_each
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from penstock.windows.pairs import reached
+from penstock.windows.shapes import Ints, Mask
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,9 @@ class DeduplicateKernel:
         came = pa.concat_tables([r.select(self._columns) for r in rows]) if rows else None
         wake = None
         if self.ordered:
-            came, wake = self._passed(state, came, clock.now_us)
+            waiting = state.buffer("waiting", time=TIME)
+            came = waiting.released(came, clock.now_us, self._without_repeats)
+            wake = None if waiting.first_us is None else waiting.first_us + 1
         kept = state.table("kept", self.keys, within=(TIME,), time=TIME)
         main = self._decided(kept, came) if came is not None and came.num_rows else None
         # a reach beyond the beginning of time says no more, and would fit no int64
@@ -71,20 +71,6 @@ class DeduplicateKernel:
     @property
     def _columns(self) -> list[str]:
         return [*self.keys, *self.carried, TIME, PARTITION, POSITION]
-
-    def _passed(self, state: BucketState, came: pa.Table | None, now_us: int) -> tuple[pa.Table | None, int | None]:
-        """The rows before ``now_us``, the others being left to wait, and when the first of these is passed."""
-        waiting = state.buffer("waiting", time=TIME)
-        parts = [waiting.read(None, now_us)]
-        waiting.drop_before(now_us)
-        if came is not None:
-            is_passed = _times(came) < now_us
-            parts.append(came.filter(pa.array(is_passed)))
-            waiting.add(self._without_repeats(came.filter(pa.array(~is_passed))))
-        waiting.merge_small(self._without_repeats)
-        found = [part for part in parts if part is not None]
-        first_us = waiting.first_us
-        return pa.concat_tables(found) if found else None, None if first_us is None else first_us + 1
 
     def _decided(self, kept: KeyedTable, rows: pa.Table) -> pa.Table:
         """The rows that are kept, in the order in which they are taken."""
@@ -147,29 +133,14 @@ def first_taken(group: Ints, time_us: Ints, within_us: int) -> Mask:
         low = np.searchsorted(place, base + np.searchsorted(times, times - reach_us)[rank])
         left = _all_later_from(line, low) - 1
         # a chain that went on into the next part would only be longer: that part's own chain begins there
-        heads = _reached(np.append(begins[1:], len(line)) - 1, np.where(left >= begin, left, len(line)))
+        heads = reached(np.append(begins[1:], len(line)) - 1, np.where(left >= begin, left, len(line)))
         at = np.flatnonzero(heads)
         head = at[len(at) - np.cumsum(heads[::-1], dtype=np.int64)[::-1]]  # the nearest that is not left of a row
     following = np.append(head, len(line))[beyond]
     ends_there = np.append(begin, len(line))[beyond] != begin
     kept = np.empty(len(line), np.bool_)
-    kept[line] = _reached(head[begins], np.where(ends_there, len(line), following))
+    kept[line] = reached(head[begins], np.where(ends_there, len(line), following))
     return kept
-
-
-def _reached(starts: Ints, following: Ints) -> Mask:
-    """Which rows are on the chains that begin at ``starts``; a chain ends at the number of rows."""
-    end = len(following)
-    reached = np.zeros(end + 1, np.bool_)
-    reached[starts] = True
-    leap = np.append(following, end)
-    while True:
-        found = leap[np.flatnonzero(reached)]
-        found = found[found < end]
-        if not len(found):
-            return reached[:end]
-        reached[found] = True
-        leap = leap[leap]
 
 
 def _all_later_from(line: Ints, low: Ints) -> Ints:

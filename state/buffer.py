@@ -58,6 +58,24 @@ class TimeBuffer:
                 kept.append(dataclasses.replace(run, first=run.first + passed, live_low=live_low))
         self._runs.runs = tuple(kept)
 
+    def released(
+        self, came: pa.Table | None, us: int, merge: Callable[[pa.Table], pa.Table] | None = None
+    ) -> pa.Table | None:
+        """The rows before a time, of those that waited here and of those that came; the others wait from now on.
+
+        None when there is none. ``merge`` makes the rows that wait fewer, as in ``merge_small``.
+        """
+        found = [self.read(None, us)]
+        self.drop_before(us)
+        if came is not None:
+            passed = sort_values(came, self._time) < us
+            found.append(came.filter(pa.array(passed)))
+            later = came.filter(pa.array(~passed))
+            self.add(merge(later) if merge else later)
+        self.merge_small(merge)
+        there = [rows for rows in found if rows is not None and rows.num_rows]
+        return pa.concat_tables(there) if there else None
+
     def merge_small(self, merge: Callable[[pa.Table], pa.Table] | None = None) -> None:
         """Merge runs of like size, so that thousands of small batches leave few of them.
 

@@ -11,7 +11,8 @@ import numpy as np
 from penstock.plan.durations import Duration, duration, micros, spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at
-from penstock.windows.shapes import Ints, Ranges, first_at_or_after, floor, floors, side_by_side, spread
+from penstock.windows.pairs import first_pair
+from penstock.windows.shapes import Ints, Ranges, floor, floors, side_by_side, spread
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Aligned:
         last = np.minimum(floors(slice_us, every, offset), floor(now_us - size, every, offset))
         low, start = spread(first, last, every)
         end = start + size
-        return Ranges(low, first_at_or_after(group, slice_us, group[low], end), start, end)
+        return Ranges(low, first_pair(group, slice_us, group[low], end), start, end)
 
 
 def tumbling(size: Duration, offset: Duration | None = None) -> Aligned:

@@ -10,7 +10,8 @@ import numpy as np
 from penstock.plan.durations import Duration, duration, micros, spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at
-from penstock.windows.shapes import Ints, Ranges, begins, first_at_or_after, floor, floors, spread
+from penstock.windows.pairs import first_pair
+from penstock.windows.shapes import Ints, Ranges, begins, floor, floors, spread
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Cumulating:
         last = np.minimum(start + size, floor(now_us, step))
         nth, end = spread(first, last, step)
         low, start = low[nth], start[nth]
-        return Ranges(low, first_at_or_after(group, slice_us, group[low], end), start, end)
+        return Ranges(low, first_pair(group, slice_us, group[low], end), start, end)
 
 
 def cumulating(step: Duration, size: Duration) -> Cumulating:

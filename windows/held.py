@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.plan.durations import END_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import LATE, StepClock
-from penstock.windows.shapes import Ints
-
-Mask = npt.NDArray[np.bool_]
+from penstock.windows.shapes import Ints, Mask
 
 TIMER = "timer_us"  # of a part: a time at which its key will be looked at
 

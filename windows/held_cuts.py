@@ -11,12 +11,12 @@ from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import StepClock
 from penstock.state.keyed import KeyedTable
-from penstock.windows.held import Mask, Seen, Together, Touched, Windows
-from penstock.windows.held_sessions import accepted, begun, by_time, opened
+from penstock.windows.held import Seen, Together, Touched, Windows
+from penstock.windows.held_sessions import accepted, as_they_came, begun, by_time
 from penstock.windows.pairs import first_pair, pair_order, stops
 from penstock.windows.partials import SLICE, Partials
 from penstock.windows.sessions import Session, chain_begins, cut_begins
-from penstock.windows.shapes import Ints, begins
+from penstock.windows.shapes import Ints, Mask, begins
 
 CUT = "cut_us"
 GONE = "gone_us"
@@ -74,7 +74,9 @@ class HeldCuts:
             group, fresh = group[low], np.logical_or.reduceat(fresh, low)
         windows = self._windows(group, parts[SLICE].to_numpy())
         held_us = held[SLICE].to_numpy() if len(owner) else owner
-        seen = Seen(parts, group, fresh, windows, owner, held_us, both.timer_us, opened(touched.came, late), len(late))
+        seen = Seen(
+            parts, group, fresh, windows, owner, held_us, both.timer_us, as_they_came(touched.came, late), len(late)
+        )
         return SeenCuts(**vars(seen), cut_us=cut_us, cut_gone_us=cut_gone_us)
 
     def keep(self, state: BucketState, touched: Touched, seen: Seen, now_us: int) -> None:

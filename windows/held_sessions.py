@@ -11,11 +11,12 @@ from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, LATE, TIME, StepClock
 from penstock.state.keyed import KeyedTable
-from penstock.windows.held import Mask, Seen, Together, Touched, Windows
+from penstock.state.pack import opened
+from penstock.windows.held import Seen, Together, Touched, Windows
 from penstock.windows.pairs import first_pair, pair_order, stops
 from penstock.windows.partials import SLICE, Partials
 from penstock.windows.sessions import Session, chain_begins
-from penstock.windows.shapes import Ints
+from penstock.windows.shapes import Ints, Mask
 
 LAST = "last_us"
 
@@ -72,7 +73,7 @@ class HeldSessions:
             group, fresh = group[low], np.logical_or.reduceat(fresh, low)
         held_us = held[SLICE].to_numpy() if len(owner) else owner
         windows = self._windows(group, parts[SLICE].to_numpy(), parts[LAST].to_numpy())
-        refused = opened(touched.came, late)
+        refused = as_they_came(touched.came, late)
         return Seen(parts, group, fresh, windows, owner, held_us, both.timer_us, refused, len(late))
 
     def keep(self, state: BucketState, touched: Touched, seen: Seen, now_us: int) -> None:
@@ -133,9 +134,8 @@ def accepted(low: Ints, sure: Mask, is_open: Mask | None = None) -> Mask:
     return np.repeat(taken if is_open is None else taken | is_open, np.diff(low, append=len(sure)))
 
 
-def opened(came: pa.Table | None, rows: Ints) -> pa.Table | None:
+def as_they_came(came: pa.Table | None, rows: Ints) -> pa.Table | None:
     """The rows as they came, where they travelled along."""
     if came is None or LATE not in came.column_names or not len(rows):
         return None
-    structs = came[LATE].combine_chunks().take(pa.array(rows))
-    return pa.table(structs.flatten(), names=[field.name for field in structs.type])
+    return opened(came[LATE].take(pa.array(rows)))

@@ -13,7 +13,8 @@ from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, TIME, Outcome, StepClock
 from penstock.windows.exploded import exploded
-from penstock.windows.partials import SLICE, Partials, ordering
+from penstock.windows.pairs import pair_order
+from penstock.windows.partials import SLICE, Partials
 from penstock.windows.shapes import Ranges, Sliced
 
 WINDOW_START = "__ps_window_start"
@@ -75,7 +76,7 @@ class WindowKernel:
             return None
         rows = pa.concat_tables(parts)
         group = self.partials.groups(rows)
-        order, _ = ordering(group, rows[SLICE].to_numpy())
+        order = pair_order(group, rows[SLICE].to_numpy())
         rows, group = rows.take(pa.array(order)), group[order]
         found = self.shape.closing(group, rows[SLICE].to_numpy(), previous_us, now_us)
         if not len(found.low):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.windows.shapes import Ints
+from penstock.windows.shapes import Ints, Mask
 
 
 def pair_order(group: Ints, time_us: Ints) -> Ints:
@@ -63,6 +63,27 @@ def stops(starts: Ints, rows: int) -> Ints:
     [2, 5]
     """
     return np.append(starts, rows)[1:]
+
+
+def reached(starts: Ints, following: Ints) -> Mask:
+    """Which rows are on the chains that begin at ``starts``, a chain ending at the number of rows.
+
+    They are followed in steps that double, so that a chain of any length takes few.
+
+    >>> reached(np.array([0]), np.array([2, 3, 4, 4])).tolist()
+    [True, False, True, False]
+    """
+    end = len(following)
+    on_chain = np.zeros(end + 1, np.bool_)
+    on_chain[starts] = True
+    leap = np.append(following, end)
+    while True:
+        found = leap[np.flatnonzero(on_chain)]
+        found = found[found < end]
+        if not len(found):
+            return on_chain[:end]
+        on_chain[found] = True
+        leap = leap[leap]
 
 
 def _fits(width: int, group: Ints) -> bool:

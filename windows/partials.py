@@ -12,7 +12,8 @@ from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME
 from penstock.windows.aggregates.codes import codes
 from penstock.windows.aggregates.overlaps import merge_overlapping
 from penstock.windows.aggregates.registry import Aggregate, Order
-from penstock.windows.shapes import Ints
+from penstock.windows.pairs import pair_order, stops
+from penstock.windows.shapes import Ints, begins
 
 SLICE = "slice_us"
 STATE = "state_"
@@ -59,14 +60,14 @@ class Partials:
     def combine(self, rows: pa.Table, slices: Ints) -> pa.Table:
         """Rows as one partial aggregate for each key and slice."""
         rows, low = self.sorted(rows.select(self.reads()).append_column(SLICE, pa.array(slices)))
-        return self.fold(self.begin(rows, (BUCKET, *self.keys, SLICE)), low, ends(low, rows.num_rows))
+        return self.fold(self.begin(rows, (BUCKET, *self.keys, SLICE)), low, stops(low, rows.num_rows))
 
     def merge(self, parts: pa.Table) -> pa.Table:
         """The same with one row per key and slice."""
         if parts.num_rows < 2:
             return parts
         parts, low = self.sorted(parts)
-        return parts if len(low) == parts.num_rows else self.fold(parts, low, ends(low, parts.num_rows))
+        return parts if len(low) == parts.num_rows else self.fold(parts, low, stops(low, parts.num_rows))
 
     def fold(self, parts: pa.Table, low: Ints, high: Ints) -> pa.Table:
         """One part for each range of parts; what it says besides its state is that of the range's first."""
@@ -90,9 +91,9 @@ class Partials:
 
     def sorted(self, rows: pa.Table) -> tuple[pa.Table, Ints]:
         """The rows by key and slice, and where each pair begins."""
-        order, pair = ordering(self.groups(rows), rows[SLICE].to_numpy())
-        begins = np.flatnonzero(np.concatenate(([True], pair[1:] != pair[:-1])))[: len(pair)]
-        return rows.take(pa.array(order)), begins
+        group, slices = self.groups(rows), rows[SLICE].to_numpy()
+        order = pair_order(group, slices)
+        return rows.take(pa.array(order)), begins(group[order], slices[order])
 
     def _merged(self, parts: pa.Table, low: Ints, high: Ints) -> list[pa.Array]:
         merged: list[pa.Array] = []
@@ -107,24 +108,6 @@ class Partials:
         return pa.table([*identity.columns, *states], names=names)
 
 
-def ordering(group: Ints, times_us: Ints) -> tuple[Ints, Ints]:
-    """The order by group and time, and the pairs in that order, each as one number."""
-    rank = times_us - (times_us.min() if len(times_us) else 0)
-    width = int(rank.max(initial=0)) + 1
-    if width >= 2**62 // max(1, int(group.max(initial=0)) + 1):
-        rank = np.searchsorted(np.unique(times_us), times_us)
-        width = int(rank.max(initial=0)) + 1
-    pair = group * width + rank
-    # equal pairs may come in any order: what depends on order has its own columns for it
-    order = np.argsort(pair)
-    return order, pair[order]
-
-
 def whole(rows: pa.Table, name: str) -> pa.Array:
     """A column in one piece."""
     return rows[name].combine_chunks()
-
-
-def ends(low: Ints, rows: int) -> Ints:
-    """Where ranges end that lie side by side."""
-    return np.append(low[1:], rows)[: len(low)]

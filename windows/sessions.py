@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.plan.durations import Duration, duration, spoken
 from penstock.windows.lengths import reach_us
-from penstock.windows.pairs import first_pair, running_greatest
-from penstock.windows.shapes import Ints
-
-Mask = npt.NDArray[np.bool_]
+from penstock.windows.pairs import first_pair, reached, running_greatest, stops
+from penstock.windows.shapes import Ints, Mask
 
 
 @dataclass(frozen=True)
@@ -79,22 +76,13 @@ def chain_begins(group: Ints, first_us: Ints, last_us: Ints, gap_us: int) -> Mas
 def cut_begins(begins: Mask, time_us: Ints, most_us: int) -> Mask:
     """Where sessions begin, among the rows of chains: at the first row of a chain, and at the first past each cut.
 
-    Every row knows which row would begin the next session if it began one itself. From the beginnings of
-    chains these are followed in steps that double, so that a chain of any length takes few.
+    Every row knows which row would begin the next session if it began one itself.
 
     >>> cut_begins(np.array([True, False, False, False]), np.array([0, 4, 8, 9]), 5).tolist()
     [True, False, True, False]
     """
     chain = np.cumsum(begins) - 1
     following = first_pair(chain, time_us, chain, time_us + most_us)
-    end = len(time_us)
-    ends = np.append(np.flatnonzero(begins)[1:], end)
-    leap = np.append(np.where(following < ends[chain], following, end), end)
-    reached = np.append(begins, False)
-    while True:
-        found = leap[np.flatnonzero(reached)]
-        found = found[found < end]
-        if not len(found):
-            return reached[:end]
-        reached[found] = True
-        leap = leap[leap]
+    firsts = np.flatnonzero(begins)
+    ends = stops(firsts, len(time_us))
+    return reached(firsts, np.where(following < ends[chain], following, len(time_us)))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def begins(group: Ints, of_us: Ints) -> Ints:
 def side_by_side(group: Ints, slice_us: Ints, previous_us: int, now_us: int, end_of: Callable[[Ints], Ints]) -> Ranges:
     """Windows that are slices themselves: each ends where the next pair of group and slice begins."""
     low = begins(group, slice_us)
-    high = np.append(low[1:], len(group))
+    high = np.append(low, len(group))[1:]
     start = slice_us[low]
     end = end_of(start)
     closing = (end > previous_us) & (end <= now_us)
@@ -84,14 +85,3 @@ def spread(first: Ints, last: Ints, step: int) -> tuple[Ints, Ints]:
     pair = np.repeat(np.arange(len(first)), count)
     nth = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
     return pair, first[pair] + nth * step
-
-
-def first_at_or_after(group: Ints, slice_us: Ints, wanted_group: Ints, wanted_us: Ints) -> Ints:
-    """Where (group, time) would stand among the sorted rows."""
-    if not len(group):
-        return np.zeros(0, dtype=np.int64)
-    times = np.unique(slice_us)
-    # ranks instead of the times themselves, so that group and time fit one integer
-    rows = group * (len(times) + 1) + np.searchsorted(times, slice_us)
-    wanted = wanted_group * (len(times) + 1) + np.searchsorted(times, wanted_us)
-    return np.searchsorted(rows, wanted)

@@ -12,11 +12,11 @@ from penstock.state.edge import WEIGHT, StepClock
 from penstock.state.keyed import KeyedTable
 from penstock.state.samekeys import same_keys
 from penstock.windows.aggregates.codes import codes
-from penstock.windows.held import Mask, Seen, Touched, Windows
+from penstock.windows.held import Seen, Touched, Windows
 from penstock.windows.kernel import TIMESTAMP, WINDOW_END, WINDOW_START
 from penstock.windows.pairs import first_pair
 from penstock.windows.partials import Partials
-from penstock.windows.shapes import Ints
+from penstock.windows.shapes import Ints, Mask
 
 PANE = "__ps_pane"
 PANES = np.array(["early", "on_time", "late"])

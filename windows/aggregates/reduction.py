@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.state.lookup import spread
+
 Numbers = npt.NDArray[Any]
 Bounds = npt.NDArray[np.int64]
 
@@ -105,9 +107,7 @@ def gather(lo: Bounds, hi: Bounds) -> Bounds:
     >>> gather(np.array([0, 1]), np.array([2, 4])).tolist()
     [0, 1, 1, 2, 3]
     """
-    counts = hi - lo
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.arange(counts.sum()) + np.repeat(lo - before, counts))
+    return spread(lo, hi - lo)
 
 
 def winners(keys: list[npt.NDArray[np.int64]], lo: Bounds, hi: Bounds) -> Bounds:
