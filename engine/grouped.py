@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
+from penstock.plan.columns import check_unique
+from penstock.plan.errors import PlanError
+from penstock.plan.node import Node
 from penstock.plan.step import Late, check_late
+from penstock.plan.written import written_at
 from penstock.windows.firing import Final, Firing, Panes, Updates
 from penstock.windows.node import Shape, Window, aggregate, check_shape, firing_of, top
 
@@ -55,6 +59,37 @@ class Grouped:
         ('url', 'rank')
         """
         return _table(self.stream, top(self.stream.node, self.keys, None, Updates(), "drop", n, by, ties))
+
+
+@dataclass(frozen=True)
+class GroupedTable:
+    """A table grouped by some of its columns; its rows may change and leave, and the results follow."""
+
+    table: Table
+    keys: tuple[str, ...]
+
+    def agg(self, **aggregates: str) -> Table:
+        """One row per group that has rows: what left is subtracted, what came is added.
+
+        Counts, and sums and means of whole numbers and decimals, keep one part per group. All other
+        aggregates keep what they read of every row, and a batch looks at all rows of the groups that it
+        touches. ``first``, ``last`` and ``collect_list`` go by the order of the table's key.
+
+        >>> from penstock import Job, sources
+        >>> source = sources.files("in", format="json", schema="id long, customer long, total long")
+        >>> orders = Job("shop").table("orders", source, key="id")
+        >>> orders.by("customer").agg(n="count(*)", most="max(total)").key
+        ('customer',)
+        """
+        return _table(self.table, aggregate(self.table.node, self.keys, None, Updates(), "drop", aggregates))
+
+    def top(self, n: int, by: str, ties: bool = False) -> Table:
+        """The ``n`` first rows per group by an order, with a column ``rank``; equal rows go by the table's key.
+
+        >>> orders.by("customer").top(3, by="total desc").key
+        ('customer', 'id')
+        """
+        return _table(self.table, top(self.table.node, self.keys, None, Updates(), "drop", n, by, ties))
 
 
 @dataclass(frozen=True)
@@ -127,6 +162,16 @@ class WindowedTable(_Cut):
         return _table(self.stream, self._top(n, by, ties))
 
 
+def grouping_keys(upstream: Node, keys: tuple[str | tuple[str, ...], ...]) -> tuple[str, ...]:
+    """The columns to group by, refused when there is none, or none of that name."""
+    if not keys:
+        raise PlanError(f"by(): name at least one column, or leave it out before a window. ({written_at()})")
+    names = tuple(n for k in keys for n in (k if isinstance(k, tuple) else (k,)))
+    for key in names:
+        upstream.columns.require(key, f"by({key!r})")
+    return check_unique(names, "by")
+
+
 def cut(stream: Stream, keys: tuple[str, ...], spec: Shape, emit: str | Panes, late: str) -> Windowed | WindowedTable:
     """The stream cut into windows, refused when that makes no sense."""
     check_shape(stream.node, keys, spec)
@@ -141,7 +186,7 @@ def _stream(stream: Stream, node: Window) -> Stream:
     return Stream(stream.job, node)
 
 
-def _table(stream: Stream, node: Window) -> Table:
+def _table(upstream: Stream | Table, node: Window) -> Table:
     from penstock.table import Table
 
-    return Table(stream.job, node)
+    return Table(upstream.job, node)

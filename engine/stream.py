@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from penstock.grouped import Grouped, Windowed, WindowedTable, cut
+from penstock.grouped import Grouped, Windowed, WindowedTable, cut, grouping_keys
 from penstock.joins.interval import Within, join
 from penstock.joins.on import On
 from penstock.joins.tables import asof, lookup
@@ -14,7 +14,6 @@ from penstock.joins.versions import to_table
 from penstock.operators import rows
 from penstock.operators.clock import correct_clock
 from penstock.operators.deduplicate import deduplicate
-from penstock.plan.columns import check_unique
 from penstock.plan.durations import Duration
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Node, named
@@ -230,12 +229,7 @@ class Stream:
         >>> views.by("url").keys
         ('url',)
         """
-        if not keys:
-            raise PlanError(f"by(): name at least one column, or leave it out. ({written_at()})")
-        names = tuple(n for k in keys for n in (k if isinstance(k, tuple) else (k,)))
-        for key in names:
-            self.node.columns.require(key, f"by({key!r})")
-        return Grouped(self, check_unique(names, "by"))
+        return Grouped(self, grouping_keys(self.node, keys))
 
     @overload
     def window(self, spec: Shape, *, emit: Literal["final"] = ..., late: str = ...) -> Windowed: ...

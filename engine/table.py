@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.grouped import GroupedTable, grouping_keys
+from penstock.joins.on import On
+from penstock.joins.table_join import join_tables
 from penstock.operators import rows
+from penstock.operators.changes import changes
+from penstock.plan.errors import PlanError
 from penstock.plan.node import Node, named
 from penstock.plan.step import late_rows
+from penstock.plan.written import written_at
 from penstock.stream import Stream
 
 if TYPE_CHECKING:
@@ -92,6 +98,44 @@ class Table:
         'views_so_far'
         """
         return Table(self.job, named(self.node, name))
+
+    def join(self, other: Table, *, on: On | None = None, how: str = "inner", name: str | None = None) -> Table:
+        """The rows of both tables that have equal values in ``on``, kept right as either side changes.
+
+        ``on`` is a name, a tuple of names, or ``{"left_name": "right_name"}``, and defaults to the other
+        table's key. On the keys of both: inner, left, right, full. On the other's key, which a column here
+        refers to: inner, left; the key stays, and when the reference moves, so does the result. On columns
+        that are no key: inner, and the key is that of both.
+
+        >>> from penstock import Job, sources
+        >>> job = Job("shop")
+        >>> orders = job.table("orders", sources.files("o", "json", "id long, customer long"), key="id")
+        >>> customers = job.table("customers", sources.files("c", "json", "no long, name string"), key="no")
+        >>> named = orders.join(customers, on={"customer": "no"}, how="left")
+        >>> named.columns, named.key
+        (('id', 'customer', 'name'), ('id',))
+        """
+        if not isinstance(other, Table):
+            raise PlanError(f"join: a table is joined with a Table, not {type(other).__name__}. ({written_at()})")
+        return Table(self.job, join_tables(self.node, other.node, on, how, name))
+
+    def by(self, *keys: str) -> GroupedTable:
+        """Group by columns; then ``.agg(...)`` or ``.top(...)``, which follow what comes and what leaves.
+
+        >>> orders.by("customer").agg(n="count(*)").columns
+        ('customer', 'n')
+        """
+        return GroupedTable(self, grouping_keys(self.node, keys))
+
+    def changes(self) -> Stream:
+        """What becomes of the rows: ``op`` (insert, update, delete) and the row, a deleted one as it was last.
+
+        Net per batch, and never a change that changes nothing. The rows have no event time.
+
+        >>> orders.changes().columns
+        ('op', 'id', 'customer')
+        """
+        return Stream(self.job, changes(self.node))
 
     @property
     def late(self) -> Stream:

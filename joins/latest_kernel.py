@@ -12,10 +12,10 @@ from penstock.joins.precedence import Precedence
 from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.edge import BUCKET, DELETED, WEIGHT, Outcome, StepClock
+from penstock.state.samekeys import same_values
 from penstock.windows.aggregates.buffers import flags, whole
 from penstock.windows.aggregates.codes import codes, first_of_each
 from penstock.windows.shapes import Ints
-from penstock.windows.shown import same_values
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
+from penstock.state.changelog import settled
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock
 from penstock.state.keyed import KeyedTable
 from penstock.windows.aggregates.codes import codes, first_of_each
@@ -66,12 +67,9 @@ class LookupKernel:
 
     def _change(self, table: KeyedTable, changes: pa.Table) -> None:
         """Put the rows that are there now; of a key that only loses its row, delete it."""
-        comes = changes[WEIGHT].to_numpy() > 0
-        group = codes([changes[key] for key in self.keys])
-        stays = np.zeros(int(group.max(initial=-1)) + 1, np.bool_)
-        stays[group[comes]] = True
-        table.delete(changes.select(self.keys).filter(pa.array(first_of_each(group) & ~stays[group])))
-        table.put(changes.select(self._table_columns).filter(pa.array(comes)))
+        now, gone = settled(changes.select([*self._table_columns, WEIGHT]), self.keys)
+        table.delete(gone.select(self.keys))
+        table.put(now)
 
     def _found(self, table: KeyedTable, events: pa.Table) -> pa.Table | None:
         """The events in order of arrival, with the rows of their keys."""

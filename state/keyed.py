@@ -78,6 +78,10 @@ class KeyedTable:
         """
         return self._find(keys if self._key else keys.slice(0, 1), self._key)
 
+    def find_same(self, rows: pa.Table) -> tuple[Positions, pa.Table]:
+        """The rows of the identities of ``rows``, in the order of asking, and for each the row number there."""
+        return self._find(rows, self._identity)
+
     def scan(self) -> pa.Table:
         """All rows, those of a key together and in the order of ``find``."""
         if not self._runs.runs:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.state.hashing import canonical_floats, plain
+from penstock.windows.aggregates.codes import codes
 
 Mask = npt.NDArray[np.bool_]
 
@@ -52,3 +53,15 @@ def comparable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(comparable(one) for one in value)
     return value
+
+
+def same_values(left: pa.Table, right: pa.Table) -> Mask:
+    """Which rows are equal to the row at the same place of the other table, as grouping compares them."""
+    same: Mask = np.ones(left.num_rows, np.bool_)
+    for name in right.column_names if left.num_rows else ():
+        if pa.types.is_nested(right[name].type):
+            both = codes([pa.concat_arrays([*left[name].chunks, *right[name].chunks])])
+            same &= both[: len(same)] == both[len(same) :]
+        else:
+            same &= same_keys(left, right, [name])
+    return same

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from penstock.plan.durations import BEGINNING_US, END_US
 from penstock.state.bucket import BucketState
+from penstock.state.changelog import net
 from penstock.state.edge import BUCKET, WEIGHT, Outcome, StepClock
 from penstock.windows.aggregates.codes import codes, first_of_each
-from penstock.windows.exploded import cancelled, exploded
+from penstock.windows.exploded import exploded
 from penstock.windows.firing import Final, Firing, Panes, Updates
 from penstock.windows.held import Held, Seen, Touched
 from penstock.windows.held_cuts import HeldCuts
@@ -147,7 +148,7 @@ class KeyedWindowKernel:
         if self.explode:
             weighted = WEIGHT in rows.column_names
             rows = exploded(rows, self.partials.names()[0])
-            rows = cancelled(rows, WEIGHT) if weighted else rows
+            rows = net(rows) if weighted else rows
         return rows if rows.num_rows else None
 
 

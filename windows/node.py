@@ -20,6 +20,9 @@ from penstock.windows.sliding import Sliding
 
 Shape = Sliced | Sliding | Session | Same
 
+# what is taken back by subtraction, but for sums of floats, which keep the rows
+SUBTRACT = frozenset(("count", "sum", "avg", "mean"))
+
 PANE = "pane"
 RANK = "rank"
 
@@ -32,6 +35,11 @@ class Window(Step):
     keys: tuple[str, ...]
     shape: Shape | None
     firing: Firing
+
+    @property
+    def over_table(self) -> bool:
+        """True when the rows are a table's, which may change and leave."""
+        return self.upstream.mode == "upsert"
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -84,6 +92,8 @@ class Window(Step):
         return "per key" if self.shape is None else "per key and time" if per_time else "per key and slice"
 
     def _until(self) -> str:
+        if self.over_table:
+            return "as long as the table has rows of it"
         if self.shape is None:
             return "for every key, for ever"
         if isinstance(self.shape, Session | Sliding):
@@ -116,6 +126,8 @@ class WindowAggregate(Window):
         return f"{kind} '{self.name}'{' ' if where.startswith('by') else ', ' if where else ''}{where}: {what}"
 
     def keeps(self) -> str | None:
+        if self.over_table and not all(c.name in SUBTRACT and not c.distinct for a in self.aggregates for c in a.calls):
+            return "what the aggregates read of every row of the table"
         ours = all(a.ours for a in self.aggregates)
         what = f"partial aggregates {self._per()}" if ours else "the rows"
         return f"{what}, {self._until()}"
@@ -144,7 +156,10 @@ class WindowTop(Window):
 
     @property
     def key(self) -> tuple[str, ...]:
-        return () if self.mode == "append" else (*super().key, RANK)
+        if self.mode == "append":
+            return ()
+        # a table's rows are told apart by its own key: a row that changes its rank is still that row
+        return tuple(dict.fromkeys((*self.keys, *self.upstream.key))) if self.over_table else (*super().key, RANK)
 
     def describe(self) -> str:
         where = self._where()
@@ -153,6 +168,8 @@ class WindowTop(Window):
         return f"top {self.n} '{self.name}'{joined}{where}: first by {order}{' with ties' if self.ties else ''}"
 
     def keeps(self) -> str | None:
+        if self.over_table:
+            return "the rows of the table"
         return f"the {self.n} first rows {self._per()}, {self._until()}"
 
     def state_depends_on(self) -> dict[str, object]:
@@ -175,6 +192,8 @@ def check_shape(upstream: Node, keys: tuple[str, ...], shape: object) -> None:
     """Refuse what is no window, and a window that these rows cannot have."""
     if not isinstance(shape, Sliding | Session | Same) and not hasattr(shape, "slice_of"):
         raise PlanError(f"window: {shape!r} is no window; use one of penstock.windows. ({written_at()})")
+    if not upstream.timed:
+        raise PlanError(f"window: the rows have no event time, as the changes of a table have none. ({written_at()})")
     if isinstance(shape, Same) and upstream.window_closes_us is None:
         raise PlanError(
             "window(same()): the rows have no window; it follows an earlier .window(...) step, and the columns "
@@ -212,7 +231,7 @@ def aggregate(
         if not isinstance(firing, Final) and not read.ours:
             raise PlanError(
                 f"{step}: {read.foreign} is Spark's own aggregate, which can be finished once and not corrected: "
-                f"it needs a window with emit='final'. ({written_at()})"
+                f"it needs a window with emit='final' over a stream. ({written_at()})"
             )
         found.append(read)
     kind = "window" if shape is not None else "agg"
@@ -235,7 +254,7 @@ def top(
         raise PlanError(f"{step}: n is a whole number from 1 on. ({written_at()})")
     if upstream.columns.open:
         raise PlanError(f"{step}: the rows come out whole, so the source needs a schema. ({written_at()})")
-    if ties and not isinstance(firing, Final):
+    if ties and not isinstance(firing, Final) and upstream.mode == "append":
         raise PlanError(
             f"{step}: with ties=True ranks repeat, and rows that still change would have no key; "
             f"use emit='final', or leave ties out. ({written_at()})"

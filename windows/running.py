@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from penstock.plan.durations import END_US
 from penstock.state.bucket import BucketState
-from penstock.state.edge import WEIGHT
+from penstock.state.changelog import weighted
+from penstock.state.samekeys import same_values
 from penstock.windows.held import Together, Touched
 from penstock.windows.pairs import stops
 from penstock.windows.partials import Partials
 from penstock.windows.shapes import begins
-from penstock.windows.shown import same_values
 
 
 def running_changes(partials: Partials, state: BucketState, touched: Touched) -> pa.Table:
@@ -37,8 +37,7 @@ def running_changes(partials: Partials, state: BucketState, touched: Touched) ->
     told[owner[same]] = False
     lost = touched.named(owner[~same], before.filter(pa.array(~same)))
     gained = touched.named(np.flatnonzero(told), now.filter(pa.array(told)))
-    weights = np.repeat(np.array([-1, 1], np.int8), (lost.num_rows, gained.num_rows))
-    return pa.concat_tables([lost, gained]).append_column(WEIGHT, pa.array(weights))
+    return weighted(lost, gained)
 
 
 def _values(partials: Partials, parts: pa.Table) -> pa.Table:

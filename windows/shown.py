@@ -10,8 +10,7 @@ import pyarrow as pa
 from penstock.state.bucket import BucketState
 from penstock.state.edge import WEIGHT, StepClock
 from penstock.state.keyed import KeyedTable
-from penstock.state.samekeys import same_keys
-from penstock.windows.aggregates.codes import codes
+from penstock.state.samekeys import same_values
 from penstock.windows.held import Seen, Touched, Windows
 from penstock.windows.kernel import TIMESTAMP, WINDOW_END, WINDOW_START
 from penstock.windows.pairs import first_pair
@@ -123,15 +122,3 @@ def chains_of(windows: Windows, group: Ints, start_us: Ints) -> Mask:
     """The windows of the chains that hold rows of these groups and times."""
     found = first_pair(windows.group, windows.start_us, group, start_us + 1) - 1
     return np.isin(windows.chain, windows.chain[found])
-
-
-def same_values(left: pa.Table, right: pa.Table) -> Mask:
-    """Which rows are equal to the row at the same place of the other table, as grouping compares them."""
-    same: Mask = np.ones(left.num_rows, np.bool_)
-    for name in right.column_names if left.num_rows else ():
-        if pa.types.is_nested(right[name].type):
-            both = codes([pa.concat_arrays([*left[name].chunks, *right[name].chunks])])
-            same &= both[: len(same)] == both[len(same) :]
-        else:
-            same &= same_keys(left, right, [name])
-    return same

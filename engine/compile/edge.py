@@ -15,7 +15,7 @@ from penstock.compile.rows import visible
 from penstock.plan.expressions import quoted
 from penstock.plan.step import Step
 from penstock.sources.base import PARTITION, PLACE, POSITION
-from penstock.state.edge import BAD, CLOCK, INPUT, KEEP, LATE, TIME, Kernel
+from penstock.state.edge import BAD, CLOCK, INPUT, KEEP, LATE, TIME, WEIGHT, Kernel
 
 #: Where a row stands in time, and the types of that.
 ORDER = {TIME: pa.int64(), PARTITION: pa.int32(), POSITION: pa.int64()}
@@ -43,6 +43,11 @@ class CompiledEdge:
     reads: tuple[str, ...]  # the users' columns of the frame
     ordered: bool = True  # the kernel asks where rows stand in time
     time: str = TIME  # the rows' time at this step, as Spark SQL text
+
+
+def table_edge(columns: Mapping[str, str], frame: DataFrame) -> CompiledEdge:
+    """The edge of a table's changes, which have a weight, and no time and no order."""
+    return CompiledEdge({**columns, WEIGHT: WEIGHT}, tuple(visible(frame)), False, "0L")
 
 
 @dataclass(frozen=True)

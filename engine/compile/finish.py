@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock.compile.failures import root_cause
+from penstock.operators.changes import Changes
 from penstock.plan.columns import WINDOW_COLUMNS
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import quoted
@@ -88,6 +89,11 @@ def timed_window(node: Window, rows: DataFrame) -> DataFrame:
     identity = F.xxhash64(F.col("window_start"), *_columns((*node.keys, *ranks)))
     time = F.unix_micros("window_end") - 1 + (node.window_closes_us or 0)
     return rows.withColumns({TIME: time, PARTITION: F.lit(0), POSITION: identity})
+
+
+@timed.register
+def timed_changes(node: Changes, rows: DataFrame) -> DataFrame:
+    return rows.withColumn(TIME, F.lit(0).cast("long"))  # they have none: what comes after goes by arrival
 
 
 _WINDOW = {WINDOW_START: "window_start", WINDOW_END: "window_end"}

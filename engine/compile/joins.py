@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from penstock.compile.edge import ORDER, CompiledEdge, CompiledStep, grouping, hashed, types_of
+from penstock.compile.edge import ORDER, CompiledEdge, CompiledStep, grouping, hashed, table_edge, types_of
 from penstock.compile.rows import visible
 from penstock.joins.asof_kernel import AsOfKernel
 from penstock.joins.interval import IntervalJoin
@@ -16,6 +16,8 @@ from penstock.joins.interval_kernel import IntervalJoinKernel, Side
 from penstock.joins.latest_kernel import LatestKernel
 from penstock.joins.lookup_kernel import LookupKernel
 from penstock.joins.on import Pairs
+from penstock.joins.table_join import TableJoin
+from penstock.joins.table_kernel import TableJoinKernel, TableSide
 from penstock.joins.tables import AsOf, Lookup
 from penstock.joins.versions import Latest
 from penstock.plan.durations import micros
@@ -28,7 +30,7 @@ from penstock.windows.aggregates.ordering import orderable
 
 
 class Sides:
-    """Both sides of a join as they are packed: keys of one type, and the other columns of each by a name of ours."""
+    """Both sides of a join as they are packed: keys of one type, under the left's names, and the other columns."""
 
     def __init__(
         self, node: Step, pairs: Pairs, frames: Sequence[DataFrame], buckets: int, *, carry_right: bool = True
@@ -36,11 +38,11 @@ class Sides:
         self.node = node
         self.pairs = pairs
         self.frames = frames
-        self.keys = tuple(f"__ps_key_{i}" for i in range(len(pairs)))
+        self.keys = tuple(mine for mine, _ in pairs)
         left, right = frames
-        self.left = {c: f"__ps_left_{i}" for i, c in enumerate(visible(left)) if c not in {m for m, _ in pairs}}
-        carried = visible(right) if carry_right else []
-        self.right = {c: f"__ps_right_{i}" for i, c in enumerate(carried) if c not in {o for _, o in pairs}}
+        self.left = tuple(c for c in visible(left) if c not in self.keys)
+        met = {other for _, other in pairs}
+        self.right = tuple(c for c in visible(right) if c not in met) if carry_right else ()
         self._buckets = buckets
         self._common = [self._type(mine, other) for mine, other in pairs]
 
@@ -64,7 +66,7 @@ class Sides:
             f"cast({grouping(frame, pair[number])} AS {kind})"
             for pair, kind in zip(self.pairs, self._common, strict=True)
         ]
-        columns = dict(zip(self.keys, keys, strict=True)) | {ours: quoted(c) for c, ours in carried.items()}
+        columns = dict(zip(self.keys, keys, strict=True)) | {c: quoted(c) for c in carried}
         return CompiledEdge({**columns, BUCKET: hashed(keys, self._buckets), **more}, tuple(visible(frame)))
 
     def types(self) -> dict[str, pa.DataType]:
@@ -72,34 +74,32 @@ class Sides:
         made: dict[str, pa.DataType] = {}
         for number, carried in enumerate((self.left, self.right)):
             packed = self.edge(number).columns
-            names = [*self.keys, *carried.values()]
+            names = [*self.keys, *carried]
             made |= dict(zip(names, types_of(self.frames[number], [packed[n] for n in names]), strict=True))
         return made
 
-    def compiled(self, kernel: Kernel, edges: tuple[CompiledEdge, ...]) -> CompiledStep:
-        """The step, its results under the users' names."""
+    def compiled(
+        self, kernel: Kernel, edges: tuple[CompiledEdge, ...], hidden: Mapping[str, pa.DataType] = ORDER
+    ) -> CompiledStep:
+        """The step; ``hidden`` are the columns of its results that users do not see."""
         types = self.types()
-        names = [*self.keys, *self.left.values(), *self.right.values()]
-        shown = {mine: key for (mine, _), key in zip(self.pairs, self.keys, strict=True)} | self.left | self.right
-        own = {mine: self.frames[0].schema[mine].dataType for mine, _ in self.pairs}
+        names = [*self.keys, *self.left, *self.right]
+        own = {mine: self.frames[0].schema[mine].dataType for mine in self.keys}
         cast = any(kind.simpleString() != k for kind, k in zip(own.values(), self._common, strict=True))
         columns = self.node.columns.names
 
         def finished(rows: DataFrame) -> DataFrame:
-            made = [F.col(shown[c]).cast(own[c]) if c in own else F.col(shown[c]) for c in columns]
-            return rows.select(*(m.alias(c) for m, c in zip(made, columns, strict=True)), *ORDER)
+            made = {c: F.col(quoted(c)).cast(own[c]) if c in own else F.col(quoted(c)) for c in columns}
+            return rows.select(*(m.alias(c) for c, m in made.items()), *hidden)
 
         def renamed(rows: pa.Table) -> pa.Table | None:
-            if cast:
-                return None
-            chosen = [*(shown[c] for c in columns), *ORDER]
-            return rows.select(chosen).rename_columns([*columns, *ORDER])
+            return None if cast else rows.select([*columns, *hidden])
 
         return CompiledStep(
             self.node,
             kernel,
             edges,
-            pa.schema([(n, types[n]) for n in names] + list(ORDER.items())),
+            pa.schema([(n, types[n]) for n in names] + list(hidden.items())),
             {n: str(t) for n, t in types.items()},
             finished,
             renamed,
@@ -110,9 +110,7 @@ def interval(node: IntervalJoin, frames: Sequence[DataFrame], buckets: int) -> C
     """The rule of the join of two streams."""
     sides = Sides(node, node.on, frames, buckets, carry_right=node.how not in ("semi", "anti"))
     types = sides.types()
-    left, right = (
-        Side(sides.keys, tuple(carried.values()), _of(carried, types)) for carried in (sides.left, sides.right)
-    )
+    left, right = (Side(sides.keys, carried, _of(carried, types)) for carried in (sides.left, sides.right))
     kernel = IntervalJoinKernel(
         left,
         right,
@@ -126,12 +124,24 @@ def interval(node: IntervalJoin, frames: Sequence[DataFrame], buckets: int) -> C
 def lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     """The rule of a lookup."""
     sides = Sides(node, node.on, frames, buckets)
-    kernel = LookupKernel(
-        sides.keys, tuple(sides.left.values()), tuple(sides.right.values()), node.how, _of(sides.right, sides.types())
-    )
-    changes = sides.edge(1, **{WEIGHT: WEIGHT})
-    # a table's changes have no time and no order: all of a batch come before its events
-    return sides.compiled(kernel, (sides.edge(0), CompiledEdge(changes.columns, changes.reads, False, "0L")))
+    kernel = LookupKernel(sides.keys, sides.left, sides.right, node.how, _of(sides.right, sides.types()))
+    # all changes of a batch come before its events
+    return sides.compiled(kernel, (sides.edge(0), table_edge(sides.edge(1).columns, frames[1])))
+
+
+def tables(node: TableJoin, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
+    """The rule of the join of two tables."""
+    sides = Sides(node, node.on, frames, buckets)
+    types = sides.types()
+    pads = {"left": (True, False), "right": (False, True), "full": (True, True)}.get(node.how, (False, False))
+    made = []
+    for edge, (table, carried) in enumerate(zip(node.inputs, (sides.left, sides.right), strict=True)):
+        met = {pair[edge] for pair in node.on}
+        within = tuple(k for k in table.key if k not in met)
+        made.append(TableSide(carried, _of(carried, types), within, pads[edge]))
+    kernel = TableJoinKernel(sides.keys, _of(sides.keys, types), *made)
+    edges = tuple(table_edge(sides.edge(edge).columns, frame) for edge, frame in enumerate(frames))
+    return sides.compiled(kernel, edges, {WEIGHT: pa.int8()})
 
 
 def asof(node: AsOf, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
@@ -140,8 +150,8 @@ def asof(node: AsOf, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     sequence = _sequence(frames[1])
     kernel = AsOfKernel(
         sides.keys,
-        tuple(sides.left.values()),
-        tuple(sides.right.values()),
+        sides.left,
+        sides.right,
         node.how,
         None if node.tolerance is None else micros(node.tolerance),
         micros(node.history),
@@ -160,27 +170,25 @@ def latest(node: Latest, frames: Sequence[DataFrame], buckets: int) -> CompiledS
     for name, kind in zip(sequence, types_of(frame, list(sequence)), strict=True):
         if not orderable(kind):
             raise PlanError(f"{where_written(node)}: rows cannot be put in order by {name} of type {kind}.")
-    keys = {k: f"__ps_key_{i}" for i, k in enumerate(node.key)}
-    carried = {c: f"__ps_carried_{i}" for i, c in enumerate(shown) if c not in keys}
-    columns = {ours: grouping(frame, k) for k, ours in keys.items()} | {o: quoted(c) for c, o in carried.items()}
+    columns = {c: grouping(frame, c) if c in node.key else quoted(c) for c in shown}
     types = dict(zip(columns, types_of(frame, list(columns.values())), strict=True))
-    names = keys | carried
-    kernel = LatestKernel(tuple(keys.values()), tuple(carried.values()), sequence, not node.upstream.sequence)
+    carried = tuple(c for c in shown if c not in node.key)
+    kernel = LatestKernel(node.key, carried, sequence, not node.upstream.sequence)
     hidden = {c: c for c in (DELETED, *sequence)}
-    bucket = hashed([columns[k] for k in keys.values()], buckets)
+    bucket = hashed([columns[k] for k in node.key], buckets)
     return CompiledStep(
         node,
         Alone(kernel),
         (CompiledEdge({**columns, **hidden, BUCKET: bucket}, tuple(shown)),),
-        pa.schema([*types.items(), (WEIGHT, pa.int8())]),
-        {c: str(types[ours]) for c, ours in names.items()},
-        lambda rows: rows.select(*(F.col(names[c]).alias(c) for c in shown), WEIGHT),
-        lambda rows: rows.select([*(names[c] for c in shown), WEIGHT]).rename_columns([*shown, WEIGHT]),
+        pa.schema([*((c, types[c]) for c in (*node.key, *carried)), (WEIGHT, pa.int8())]),
+        {c: str(kind) for c, kind in types.items()},
+        lambda rows: rows.select(*map(quoted, shown), WEIGHT),
+        lambda rows: rows.select([*shown, WEIGHT]),
     )
 
 
-def _of(carried: dict[str, str], types: dict[str, pa.DataType]) -> tuple[pa.DataType, ...]:
-    return tuple(types[c] for c in carried.values())
+def _of(names: Sequence[str], types: Mapping[str, pa.DataType]) -> tuple[pa.DataType, ...]:
+    return tuple(types[c] for c in names)
 
 
 def _sequence(frame: DataFrame) -> tuple[str, ...]:

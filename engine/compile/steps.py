@@ -10,12 +10,14 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 
 from penstock.compile import joins, windows
-from penstock.compile.edge import ORDER, CompiledEdge, CompiledStep, grouping, hashed, types_of
+from penstock.compile.edge import ORDER, CompiledEdge, CompiledStep, grouping, hashed, table_edge, types_of
 from penstock.compile.failures import root_cause
 from penstock.compile.rows import visible
 from penstock.joins.interval import IntervalJoin
+from penstock.joins.table_join import TableJoin
 from penstock.joins.tables import AsOf, Lookup
 from penstock.joins.versions import Latest
+from penstock.operators.changes import OP, Changes, ChangesKernel
 from penstock.operators.deduplicate import Deduplicate
 from penstock.operators.deduplicate_kernel import DeduplicateKernel
 from penstock.plan.durations import micros
@@ -64,6 +66,30 @@ def compile_lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> C
 @compile_stateful.register
 def compile_asof(node: AsOf, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     return joins.asof(node, frames, buckets)
+
+
+@compile_stateful.register
+def compile_table_join(node: TableJoin, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
+    return joins.tables(node, frames, buckets)
+
+
+@compile_stateful.register
+def compile_changes(node: Changes, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
+    (frame,) = frames
+    shown, keys = visible(frame), node.upstream.key
+    carried = tuple(c for c in shown if c not in keys)
+    columns = {c: grouping(frame, c) if c in keys else quoted(c) for c in (*keys, *carried)}
+    types = types_of(frame, list(columns.values()))
+    packed = {**columns, BUCKET: hashed([columns[k] for k in keys], buckets)}
+    return CompiledStep(
+        node,
+        Alone(ChangesKernel(keys, carried)),
+        (table_edge(packed, frame),),
+        results=pa.schema([(OP, pa.string()), *zip(columns, types, strict=True)]),
+        kept={},
+        finished=lambda rows: rows.select(OP, *map(quoted, shown)),
+        renamed=lambda rows: rows.select([OP, *shown]),
+    )
 
 
 @compile_stateful.register

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.compile import finish
-from penstock.compile.edge import ORDER, CompiledEdge, CompiledStep, grouping, hashed, types_of
+from penstock.compile.edge import ORDER, CompiledEdge, CompiledStep, grouping, hashed, table_edge, types_of
 from penstock.compile.measures import measures
 from penstock.compile.rows import visible
 from penstock.plan.columns import WINDOW_COLUMNS
@@ -17,6 +17,7 @@ from penstock.plan.expressions import names_in, parse, quoted
 from penstock.plan.text import where_written
 from penstock.state.edge import BUCKET, TIME, WEIGHT, Alone, OneEdged
 from penstock.windows.aggregates.kept_rows import KeptRows
+from penstock.windows.aggregates.subtraction import subtracts
 from penstock.windows.aggregates.top import make_top
 from penstock.windows.aligned import tumbling
 from penstock.windows.firing import Final, Panes
@@ -28,6 +29,7 @@ from penstock.windows.same import Same
 from penstock.windows.sessions import Session
 from penstock.windows.shown import PANE
 from penstock.windows.sliding import Sliding
+from penstock.windows.table_kernel import RegroupingKernel, SubtractingKernel
 
 
 def aggregates(node: WindowAggregate, frame: DataFrame, buckets: int) -> CompiledStep:
@@ -112,14 +114,16 @@ def _compiled(
         # the last instant of the window that made the row: it closes when that one did
         time = f"(unix_micros(window_end) - 1 + {node.upstream.window_closes_us})"
     names = (*WINDOW_COLUMNS, *node.keys) if isinstance(node.shape, Same) else node.keys
+    packed = {**columns, BUCKET: hashed(texts, buckets)}
+    edge = CompiledEdge(packed, tuple(visible(frame)), ordered or partials.ordered, time)
+    row_key: dict[str, str] = {}
+    if node.over_table:
+        row_key = {f"__ps_row_{i}": grouping(frame, name) for i, name in enumerate(node.upstream.key)}
+        edge = table_edge({**packed, **row_key}, frame)
     return CompiledStep(
         node,
-        Alone(_kernel(node, partials, explode)),
-        (
-            CompiledEdge(
-                {**columns, BUCKET: hashed(texts, buckets)}, tuple(visible(frame)), ordered or partials.ordered, time
-            ),
-        ),
+        Alone(_kernel(node, partials, tuple(row_key), explode)),
+        (edge,),
         results=_results(node, partials, key_types, explode),
         kept={**dict(zip(names, map(str, key_types), strict=True)), **kept},
         finished=finished,
@@ -127,7 +131,11 @@ def _compiled(
     )
 
 
-def _kernel(node: Window, partials: Partials, explode: bool) -> OneEdged:
+def _kernel(node: Window, partials: Partials, row_key: tuple[str, ...], explode: bool) -> OneEdged:
+    if node.over_table:
+        if not explode and all(subtracts(m.aggregate) for m in partials.measures):
+            return SubtractingKernel(partials)
+        return RegroupingKernel(partials, row_key, explode)
     shape = tumbling("1 microsecond") if isinstance(node.shape, Same) else node.shape
     if isinstance(shape, Sliding | Session) or shape is None or not isinstance(node.firing, Final):
         return KeyedWindowKernel(shape, partials, node.firing, explode)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.compile.edge import Way
 from penstock.compile.layout import Layout
 from penstock.plan.node import Node
+from penstock.plan.step import Step
 from penstock.run import dead_letters
 from penstock.run.changes import table_changes
 from penstock.run.clock import Clock, Rules, StepTime
@@ -151,7 +152,10 @@ class Engine:
                 if reading.is_here(output.node):
                     table, frame = frame.toArrow(), None
             rows = Rows(self._spark, table=table, frame=frame)
-            changes[output.name] = Changes(rows) if output.node.mode == "append" else table_changes(rows, output.key)
+            if output.node.mode == "append":
+                changes[output.name] = Changes(rows)
+            else:
+                changes[output.name] = table_changes(rows, output.key, isinstance(output.node, Step))
         return changes
 
     def _write(self, batch: int, changes: Mapping[str, Changes]) -> None:

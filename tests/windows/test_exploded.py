@@ -1,16 +1,14 @@
-"""Lists of rows become rows, and rows that cancel each other are gone, whatever they hold."""
+"""Lists of rows become rows, whatever they hold."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.windows.exploded import cancelled, exploded
+from penstock.windows.exploded import exploded
 
 BEST = pa.list_(pa.field("element", pa.struct([("who", pa.string()), ("rank", pa.int32())]), nullable=False))
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False), ("best", BEST), ("size", pa.float64())])
@@ -34,50 +32,3 @@ def test_a_list_of_rows_becomes_rows(rows: list[dict[str, Any]], cut: int) -> No
     assert got.to_pylist() == [
         {"key": row["key"], "size": row["size"], **entry} for row in rows for entry in row["best"] or ()
     ]
-
-
-CHANGES = pa.schema([("a", pa.string()), ("b", pa.float64()), ("c", pa.list_(pa.int64())), ("w", pa.int8())])
-changes_of = st.fixed_dictionaries(
-    {
-        "a": st.none() | st.sampled_from("xy"),
-        "b": st.none() | st.sampled_from([0.0, -0.0, math.nan]),
-        "c": st.none() | st.lists(st.integers(0, 1), max_size=1),
-        "w": st.sampled_from([1, -1]),
-    }
-)
-
-
-def content(row: dict[str, Any], names: str) -> tuple[str, ...]:
-    return tuple(str(row[name] + 0.0 if isinstance(row[name], float) else row[name]) for name in names)
-
-
-def naive(rows: list[dict[str, Any]], names: str) -> list[int]:
-    """The rows that stay: from the last to the first, as many of a content as its weights leave over."""
-    left: Counter[tuple[str, ...]] = Counter()
-    for row in rows:
-        left[content(row, names)] += row["w"]
-    stay = []
-    for at in reversed(range(len(rows))):
-        row = rows[at]
-        if left[content(row, names)] * row["w"] > 0:
-            left[content(row, names)] -= row["w"]
-            stay.append(at)
-    return stay[::-1]
-
-
-@given(st.lists(changes_of, max_size=12), st.integers(0, 12), st.sampled_from(["abc", "a", "ac", ""]))
-def test_a_row_and_its_negative_are_gone(rows: list[dict[str, Any]], cut: int, names: str) -> None:
-    table = in_pieces(rows, CHANGES, min(cut, len(rows)))
-    got = cancelled(table, "w", None if names == "abc" else list(names))
-    assert got.schema == CHANGES
-    assert str(got.to_pylist()) == str(table.take(pa.array(naive(rows, names), pa.int64())).to_pylist())
-
-
-def test_weights_alone_cancel_too() -> None:
-    table = pa.table({"w": pa.array([1, -1, -1], pa.int8())})
-    assert cancelled(table, "w").to_pylist() == [{"w": -1}]
-
-
-def test_rows_of_one_sign_stay_as_they_are() -> None:
-    table = pa.table({"a": [1, 1], "w": pa.array([1, 1], pa.int8())})
-    assert cancelled(table, "w") is table
