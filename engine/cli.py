@@ -1,4 +1,4 @@
-"""The command line: ``penstock run``, ``check``, ``explain``, ``graph``, ``dead-letters``, ``demo``.
+"""The command line: ``penstock run``, ``check``, ``explain``, ``graph``, ``state``, ``dead-letters``, ``demo``.
 
 Nothing here imports Spark before a job runs: looking at a job takes no longer than importing it.
 """
@@ -138,6 +138,46 @@ def explain(file: File) -> None:
 def graph(file: File) -> None:
     """Show a job's plan as a Mermaid flow chart."""
     typer.echo(jobfile.load(file).graph(), nl=False)
+
+
+@app.command()
+def state(
+    file: File,
+    step: Annotated[str | None, typer.Argument(metavar="STEP", help="The step; without it all are listed.")] = None,
+    checkpoint: CheckpointFolder = None,
+    kept: Annotated[
+        str | None, typer.Option("--set", metavar="NAME", help="Which of the step's sets; the main one when left out.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="K", help="One key: a value, several as a,b in the key's order, or JSON.")
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option(metavar="BATCH", help="The state after an older batch that is kept.")
+    ] = None,
+    sql: Annotated[
+        str | None, typer.Option(metavar="QUERY", help="Ask DuckDB: each set is a view, the main one also 'state'.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many rows.")] = 50,
+    internal: Annotated[bool, typer.Option("--internal", help="Show our own columns and deleted keys too.")] = False,
+) -> None:
+    """Look into a job's state, running or stopped: a table on a terminal, a line of JSON each elsewhere."""
+    from penstock.look import Look
+    from penstock.show_state import show_rows, show_steps
+
+    job = jobfile.load(file)
+    look = Look(job, checkpoint or os.path.join("checkpoints", job.name), at)
+    if sql is not None and (key is not None or kept is not None):
+        raise PenstockError("--sql stands alone: name the set, and the key, in the query.")
+    if step is None:
+        if sql is not None or key is not None or kept is not None:
+            raise PenstockError(f"name the step: penstock state {file} STEP.")
+        show_steps(look.steps())
+    elif sql is not None:
+        show_rows(look.sql(step, sql, limit, internal=internal))
+    elif key is not None:
+        show_rows(look.key(step, kept, key, limit, internal=internal))
+    else:
+        show_rows(look.rows(step, kept, limit, internal=internal))
 
 
 @app.command("dead-letters")

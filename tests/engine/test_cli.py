@@ -284,6 +284,8 @@ def test_run_once_ends_with_0_and_finds_functions_beside_the_job():
     assert [json.loads(line)["rows"] for line in said.splitlines()] == [1]
     assert pq.read_table("out/all").column("url").to_pylist() == ["/!"]
     assert "can be kept" in penstock("check", "jobs/shop.py", "--checkpoint", "ck").stdout
+    held = penstock("state", "jobs/shop.py", "window_by_url", "--checkpoint", "ck").stdout
+    assert json.loads(held) == {"url": "/", "slice": "2026-01-01T10:00:00+00:00", "state_0": 1}
 
 
 def test_a_run_that_fails_ends_with_1_and_one_message():

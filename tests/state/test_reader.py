@@ -14,6 +14,7 @@ from penstock.plan.errors import CheckpointError
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import Manifest
+from penstock.state.reader import Size
 
 
 def commit(checkpoint: Checkpoint, batch: int, epoch: int) -> None:
@@ -81,8 +82,53 @@ def test_a_reader_overtaken_by_a_sweep_goes_over_to_the_newest_version(checkpoin
     checkpoint.sweep(keep=1)
     assert set(newest["visits"].column("batch").to_pylist()) == {29}
     assert newest.batch == 29
-    with pytest.raises(CheckpointError, match="is missing"):
+    with pytest.raises(CheckpointError, match="batch 0 was swept; kept are the batches 29 to 29"):
         pinned["visits"]
+    with pytest.raises(CheckpointError, match="batch 3 is not kept; kept are the batches 29 to 29"):
+        penstock.state.open(checkpoint.path, batch=3)
+
+
+def test_keys_and_several_sets_are_of_one_version_too(checkpoint: Checkpoint, epoch: int) -> None:
+    state, other = penstock.state.open(checkpoint.path), penstock.state.open(checkpoint.path)
+    commit(checkpoint, 1, epoch)
+    assert state.find("visits", {"user": "user11"})["batch"].to_pylist() == [0]
+    for batch in range(2, 30):
+        commit(checkpoint, batch, epoch)
+    checkpoint.sweep(keep=1)
+    assert state.find("visits", {"user": ["user11", "nobody", "user02"]}).to_pylist() == [
+        {"bucket": 1, "user": "user11", "batch": 29},
+        {"bucket": 0, "user": "user02", "batch": 29},
+    ]
+    assert {name: rows["at_us"].to_pylist() for name, rows in other.tables("shop").items()} == {
+        "clicks": [2],
+        "orders": [7],
+    }
+    assert (state.batch, other.batch) == (29, 29)
+
+
+def test_a_version_that_goes_while_its_buckets_are_read_is_begun_anew(checkpoint: Checkpoint, epoch: int) -> None:
+    state, seen = penstock.state.open(checkpoint.path), []
+
+    def work(rows: pa.Table) -> int:
+        seen.append(rows["batch"][0].as_py())
+        if len(seen) == 1:  # between the first bucket and the second
+            for batch in range(1, 30):
+                commit(checkpoint, batch, epoch)
+            checkpoint.sweep(keep=1)
+        return rows.num_rows
+
+    assert state.each("visits", work) == [2, 2]
+    assert seen == [0, 29, 29]
+
+
+def test_the_sizes_and_columns_of_sets(checkpoint: Checkpoint, epoch: int) -> None:
+    state = penstock.state.open(checkpoint.path)
+    files = [run for run in checkpoint.read(0).runs() if "/visits/" in run.path]
+    assert state.sets("visits") == {"rows": Size(sum(r.live for r in files), sum(r.bytes for r in files), len(files))}
+    assert state.schema("visits") == pa.schema([("user", pa.string()), ("batch", pa.int64())])
+    assert list(state.sets("shop")) == ["clicks", "orders"]
+    with pytest.raises(CheckpointError, match="no state of step 'nothing'"):
+        state.sets("nothing")
 
 
 def test_a_missing_run_of_a_kept_version_is_damage(checkpoint: Checkpoint, epoch: int) -> None:
