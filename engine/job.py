@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from penstock.joins.versions import latest, names_of
 from penstock.operators.clock import corrections
 from penstock.plan import text
-from penstock.plan.durations import Duration
+from penstock.plan.durations import Duration, duration
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import check
-from penstock.plan.input import Input, read_input, read_table
+from penstock.plan.input import Input, check_append_only, check_plain, read_input, read_table
 from penstock.plan.node import Node, check_step_name, walk
 from penstock.plan.output import Output, check_names, write_output
 from penstock.plan.written import written_at
@@ -108,6 +108,7 @@ class Job:
         ('timestamp', 'value')
         """
         self._check_input(name, "stream")
+        check_append_only(source, f"stream({name!r})")
         node = read_input(name, source, time, lateness, idle_after, max_ahead, f"stream({name!r})")
         self._inputs[name] = node
         return Stream(self, node)
@@ -133,13 +134,17 @@ class Job:
         max_ahead: Duration = "1 day",
         delete_when: str | None = None,
         history: Duration | None = None,
+        tombstones: Duration | None = None,
     ) -> Table:
         """A changelog read as a table: the latest row per ``key``, by ``sequence`` (else ``time``, else arrival).
 
         ``delete_when`` is a predicate for rows that delete their key. An older sequence never replaces a newer
         one, and a deleted key does not come back by an older row. ``time`` and ``lateness`` are needed by
         ``asof``, and then the table holds time back as a stream does; ``history`` is how long an event may be
-        late and still be answered. A row without its key is a dead letter.
+        late and still be answered. ``tombstones`` is how long a deleted key is remembered, by event time where
+        the table has one, else by wall time; for ever when left out. A row without its key is a dead letter. A
+        source of changes (``debezium``, ``maxwell``, ``upsert``) knows its own deletes and its own order, and
+        takes neither ``sequence`` nor ``delete_when``; the time of a delete is when the source said it.
 
         >>> from penstock import Job, sources
         >>> source = sources.files("in", format="json", schema="id long, name string, gone boolean")
@@ -149,12 +154,14 @@ class Job:
         self._check_input(name, "table")
         node = read_table(name, source, names_of(key), time, lateness, idle_after, max_ahead, history)
         order, step = names_of(sequence), f"table({name!r})"
+        check_plain(source, step, sequence=order, delete_when=delete_when)
         for column in order:
             node.columns.require(column, f"{step}: sequence={column!r}")
         if delete_when is not None:
             check(delete_when, node.columns, f"{step}: delete_when={delete_when!r}")
+        kept = None if tombstones is None else duration(tombstones, f"{step}: tombstones")
         self._inputs[name] = node
-        return Table(self, latest(name, node, node.key_columns, order, delete_when))
+        return Table(self, latest(name, node, node.key_columns, order, delete_when, kept))
 
     def dead_letters(self, sink: Sink) -> None:
         """Send rows that cannot be used to ``sink``: malformed, without a usable time, late where a step says so.

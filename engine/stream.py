@@ -176,18 +176,28 @@ class Stream:
         right = _same_job(self, other, "join").node
         return Stream(self.job, join(self.node, right, on, within, how, late, name))
 
-    def lookup(self, table: Table, *, on: On | None = None, how: str = "left", name: str | None = None) -> Stream:
+    def lookup(
+        self,
+        table: Table,
+        *,
+        on: On | None = None,
+        how: str = "left",
+        after_load: bool = False,
+        name: str | None = None,
+    ) -> Stream:
         """Each event with the table's row as it is now; ``how``: left, inner.
 
         ``on`` defaults to the table's key. Within a batch the table's changes apply before its events. Not
-        repeatable: what the table is *now* depends on how the inputs interleave; ``asof`` does not.
+        repeatable: what the table is *now* depends on how the inputs interleave; ``asof`` does not. With
+        ``after_load=True`` events wait, and time with them, until the table has been read to its end once: until
+        a batch brings nothing of it.
 
         >>> pages = job.table("pages", sources.files("pages", format="json",
         ...     schema="url string, title string"), key="url")
         >>> views.lookup(pages).columns
         ('url', 'at', 'title')
         """
-        return Stream(self.job, lookup(self.node, _table_of(self, table, "lookup"), on, how, name))
+        return Stream(self.job, lookup(self.node, _table_of(self, table, "lookup"), on, how, after_load, name))
 
     def asof(
         self,

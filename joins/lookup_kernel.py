@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.plan.durations import BEGINNING_US
+from penstock.plan.durations import BEGINNING_US, END_US
 from penstock.state.bucket import BucketState
 from penstock.state.changelog import settled
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock
@@ -24,7 +24,8 @@ class LookupKernel:
 
     State is the table's rows, one for each key. A null in a key meets nothing.
 
-    ``right_types`` are those of ``right_carried``: of these a miss has nulls, also where no row ever came.
+    ``right_types`` are those of ``right_carried``: of these a miss has nulls, also where no row ever came. With
+    ``after_load`` events wait until the table is loaded.
     """
 
     keys: tuple[str, ...]
@@ -32,6 +33,7 @@ class LookupKernel:
     right_carried: tuple[str, ...]
     how: str
     right_types: tuple[pa.DataType, ...] = ()
+    after_load: bool = False
 
     def late_before(self, edge: int, previous_us: int | None) -> int:
         """Nothing is late: an event meets what is there when it comes."""
@@ -55,7 +57,13 @@ class LookupKernel:
         table = state.table("rows", self.keys)
         if changes:
             self._change(table, pa.concat_tables(changes))
-        return Outcome(self._found(table, pa.concat_tables(events)) if events else None, None)
+        came, wake = pa.concat_tables(events).select(self._event) if events else None, None
+        if self.after_load:
+            waiting = state.buffer("waiting", time=TIME)
+            came = waiting.released(came, END_US if clock.loaded else BEGINNING_US)
+            # whatever the time: what waits looks again in every batch
+            wake = None if waiting.first_us is None else BEGINNING_US
+        return Outcome(None if came is None else self._found(table, came), wake)
 
     @property
     def _event(self) -> list[str]:

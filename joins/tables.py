@@ -10,7 +10,8 @@ from penstock.joins.versions import Versions, history_of, versions_of
 from penstock.plan.columns import Columns
 from penstock.plan.durations import Duration, duration, spoken
 from penstock.plan.errors import PlanError
-from penstock.plan.node import Mode, Node, check_step_name, walk
+from penstock.plan.input import Input
+from penstock.plan.node import Node, check_step_name, walk
 from penstock.plan.step import Step, check_late
 from penstock.plan.written import written_at
 
@@ -33,12 +34,8 @@ class Meeting(Step):
         return self.left.time
 
     @property
-    def mode(self) -> Mode:
-        return "append"
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return ()
+    def timed(self) -> bool:
+        return self.left.timed
 
     @property
     def lag(self) -> timedelta:
@@ -51,13 +48,24 @@ class Meeting(Step):
 
 @dataclass(frozen=True)
 class Lookup(Meeting):
-    """Each event with the table's row as it is now."""
+    """Each event with the table's row as it is now; ``after_load``, not before the table was read to its end once."""
+
+    after_load: bool = False
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        return tuple(n.name for n in walk(self.right) if isinstance(n, Input)) if self.after_load else ()
+
+    @property
+    def by_wall(self) -> bool:
+        return self.after_load  # that nothing more comes is told by a batch of its own
 
     def describe(self) -> str:
-        return f"lookup '{self.name}' on {spoken_on(self.on)} ({self.how})"
+        after = ", after load" if self.after_load else ""
+        return f"lookup '{self.name}' on {spoken_on(self.on)} ({self.how}{after})"
 
     def keeps(self) -> str | None:
-        return "the table's rows"
+        return "the table's rows" + (", and events until the table is loaded" if self.after_load else "")
 
     def state_depends_on(self) -> dict[str, object]:
         return {"on": spoken_on(self.on), "how": self.how}
@@ -90,12 +98,12 @@ class AsOf(Meeting):
         return {"on": spoken_on(self.on), "how": self.how}
 
 
-def lookup(left: Node, table: Node, on: On | None, how: str, name: str | None) -> Lookup:
+def lookup(left: Node, table: Node, on: On | None, how: str, after_load: bool, name: str | None) -> Lookup:
     """The node of ``lookup``, refused when it makes no sense."""
     step = f"lookup {name!r}" if name is not None else "lookup"
     pairs = _by_key(left, table, on, how, step)
     called = "lookup_by_" + "_".join(m for m, _ in pairs) if name is None else check_step_name(name, step)
-    return Lookup(left, table, pairs, how, name=called)
+    return Lookup(left, table, pairs, how, bool(after_load), name=called)
 
 
 def asof(

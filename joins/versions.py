@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from penstock.operators.rows import Drop, Filter, Rename, Select, WithColumns
 from penstock.plan.columns import Columns, check_unique
+from penstock.plan.durations import spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.input import TableInput
 from penstock.plan.node import Mode, Node, walk
@@ -18,7 +19,8 @@ from penstock.plan.written import written_at
 class Versions(Node):
     """Rows read as a changelog: which key they are of, what puts them in order, which of them are deletes.
 
-    Without a ``sequence`` the order is that of event time where there is one, else that of arrival.
+    Without a ``sequence`` the order is that of event time where there is one, else that of arrival. The messages
+    of a changelog's format say both themselves.
     """
 
     upstream: Node
@@ -30,7 +32,15 @@ class Versions(Node):
     def columns(self) -> Columns:
         return self.upstream.columns
 
+    @property
+    def format(self) -> str | None:
+        """The format whose messages say which of them are deletes and what comes after what; None for plain rows."""
+        changelog = self.upstream.source.changelog if isinstance(self.upstream, TableInput) else None
+        return None if changelog is None else changelog.name
+
     def describe(self) -> str:
+        if self.format is not None:
+            return f"changelog of {', '.join(self.of)} as {self.format} says"
         order = ", ".join(self.sequence) or ("event time" if self.upstream.timed else "arrival")
         deletes = f", deletes where {self.delete_when}" if self.delete_when else ""
         return f"changelog of {', '.join(self.of)} by {order}{deletes}"
@@ -56,6 +66,7 @@ class Latest(Step):
     """The latest row of each key of a changelog: a table."""
 
     upstream: Versions
+    tombstones: timedelta | None = None  # how long a deleted key is remembered; None for ever
 
     @property
     def columns(self) -> Columns:
@@ -77,16 +88,28 @@ class Latest(Step):
         return f"table '{self.name}' by {', '.join(self.key)}"
 
     def keeps(self) -> str | None:
-        return "the latest row of every key, and of deleted keys that they are, for ever"
+        by = "event" if self.upstream.timed else "wall"
+        kept = "for ever" if self.tombstones is None else f"for {spoken(self.tombstones)} of {by} time"
+        return f"the latest row of every key, and of deleted keys that they are, {kept}"
 
     def state_depends_on(self) -> dict[str, object]:
         changes = self.upstream
-        return {"keys": list(changes.of), "sequence": list(changes.sequence), "deletes": str(changes.delete_when)}
+        depends = {"keys": list(changes.of), "tombstones": "for ever" if self.tombstones is None else "for a time"}
+        if changes.format is not None:
+            return {**depends, "sequence": [changes.format], "deletes": changes.format}
+        return {**depends, "sequence": list(changes.sequence), "deletes": str(changes.delete_when)}
 
 
-def latest(name: str, upstream: Node, key: tuple[str, ...], sequence: tuple[str, ...], deletes: str | None) -> Latest:
+def latest(
+    name: str,
+    upstream: Node,
+    key: tuple[str, ...],
+    sequence: tuple[str, ...],
+    deletes: str | None,
+    tombstones: timedelta | None = None,
+) -> Latest:
     """The node of a table over a changelog."""
-    return Latest(Versions(upstream, key, sequence, deletes), name=name)
+    return Latest(Versions(upstream, key, sequence, deletes), tombstones, name=name)
 
 
 def to_table(upstream: Node, key: str | tuple[str, ...], sequence: str | tuple[str, ...] | None) -> Latest:

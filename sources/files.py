@@ -13,12 +13,14 @@ from penstock.plan.errors import PlanError, RunError
 from penstock.plan.expressions import quoted
 from penstock.plan.schemas import schema as read_schema
 from penstock.plan.written import written_at
-from penstock.sources.base import MALFORMED, PLACE, Source
+from penstock.sources.base import ARRIVAL, MALFORMED, PLACE, Source
+from penstock.sources.cdc.changelog import Changelog
+from penstock.sources.cdc.formats import CHANGELOGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMATS = ("json", "csv", "parquet")
+FORMATS = ("json", "csv", "parquet", *CHANGELOGS)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class Files(Source):
     def schema(self) -> pa.Schema:
         return self.declared
 
+    @property
+    def changelog(self) -> Changelog | None:
+        return CHANGELOGS.get(self.format)
+
     def describe(self) -> str:
         return f"{self.format} files in {self.path}"
 
@@ -49,6 +55,16 @@ class Files(Source):
         self._check_there()
         struct = spark_schema(self.declared)
         reader = spark.readStream
+        if self.changelog is not None:
+            lines = reader.options(**dict(self.options)).format("text").load(self.path)
+            # Spark packs the files of a batch by size: their age, and where a part begins, tell what came first
+            order = (
+                "unix_micros(_metadata.file_modification_time)",
+                "_metadata.file_name",
+                "_metadata.file_block_start",
+            )
+            arrival = (f"{text} AS {ARRIVAL}{i}" for i, text in enumerate(order))
+            return lines.selectExpr("value", f"_metadata.file_path AS {PLACE}", *arrival)
         if self.format == "parquet":
             frame = reader.options(**dict(self.options)).schema(struct).parquet(self.path)
             malformed = F.lit(None).cast("string").alias(MALFORMED)
@@ -70,7 +86,11 @@ class Files(Source):
 
 
 def files(path: str, format: str, schema: Any, **options: Any) -> Files:  # noqa: A002  Spark's own word
-    """Files of one format that appear in the folder ``path``: ``json`` (a line a row), ``csv`` or ``parquet``.
+    """Files of one format that appear in the folder ``path``.
+
+    Rows: ``json`` (a line a row), ``csv`` or ``parquet``. Changes, a line a message, for ``job.table``:
+    ``debezium``, ``maxwell`` or ``upsert`` (a line is ``{"key": {...}, "value": {...}}``, and a value of null
+    deletes); their ``schema`` is the row's, not the message's.
 
     Each file is read once, oldest first. Write a file aside and move it in: a file seen half is read half.
     A line that cannot be read, has a value of the wrong type, or lacks a column that is declared ``not null``

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.sources.base import CLOCK, PARTITION, POSITION
+from penstock.sources.base import CLOCK, DELETED, PARTITION, POSITION, SEQUENCE
 from penstock.state.bucket import BucketState
 
 # Hidden columns of a row on its way; the source's own are named in sources.base.
@@ -17,8 +17,6 @@ INPUT = "__ps_input"  # the number of the input that it came from
 KEEP = "__ps_keep"  # false: a step before dropped it, but it has been seen and moves time
 BAD = "__ps_bad"  # struct(reason, place, row) of a row that cannot be used, else null
 LATE = "__ps_late"  # the row as it came, when it is late or may be, else null
-DELETED = "__ps_deleted"  # of a changelog: true for a row that ends what was
-SEQUENCE = "__ps_seq_"  # of a changelog: what puts its rows in order, numbered
 WEIGHT = "__ps_weight"  # of a table's change: 1 for a row that is there now, -1 for one that was there before
 BUCKET = "__ps_bucket"
 
@@ -32,7 +30,8 @@ __all__ = [
 class StepClock:
     """A step's time before the batch, by which lateness is judged, and after it, by which windows close.
 
-    Wall time is the batch's own, that of the batch before it, and that of the first batch of all.
+    Wall time is the batch's own, that of the batch before it, and that of the first batch of all. ``loaded`` is
+    false while a table is still read for the first time for whose end the step waits.
     """
 
     previous_us: int
@@ -40,6 +39,7 @@ class StepClock:
     previous_wall_us: int = 0
     wall_us: int = 0
     since_us: int = 0
+    loaded: bool = True
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.plan.durations import BEGINNING_US
-from penstock.run.clock import Clock, Rules, StepTime
+from penstock.run.clock import Clock, Rules, StepTime, loading
 from penstock.state.bucket import BucketState
 from penstock.state.edge import Kernel, Outcome, StepClock
 from penstock.state.pack import Facts, Packed, concat, pack
@@ -42,6 +42,7 @@ class Moment:
     inputs: tuple[str, ...]
     known: Facts = field(default_factory=Facts)  # what the driver knows already of this batch
     used: Mapping[str, int | None] = field(default_factory=dict)  # the marks of the steps that have run in it
+    whole: bool = False  # the batch takes all that is there: what is loaded is so after it
 
     @property
     def since_us(self) -> int:
@@ -51,6 +52,7 @@ class Moment:
     def moved(self, facts: Facts) -> Clock:
         """The clock after the batch, as every bucket computes it for itself."""
         newest = {self.inputs[i]: partitions for i, partitions in (self.known + facts).newest.items()}
+        newest |= {} if self.whole else {loading(name): partitions for name, partitions in newest.items()}
         return self.clock.moved(self.rules, self.times, newest, self.wall_us, self.used)
 
 
@@ -79,13 +81,16 @@ class Stage:
 
     def run(self, bucket: int, rows: Sequence[list[pa.Table]], facts: Facts) -> tuple[Outcome, Report]:
         """The kernel on one bucket; a bucket with no rows and nothing due keeps its runs."""
-        previous, now = self.previous_us, self.moment.moved(facts).steps.get(self.step)
+        moved = self.moment.moved(facts)
+        previous, now = self.previous_us, moved.steps.get(self.step)
+        loads = self.moment.times[self.step].loads if self.step in self.moment.times else ()
         clock = StepClock(
             BEGINNING_US if previous is None else previous,
             BEGINNING_US if now is None else now,
             self.moment.previous_wall_us,
             self.moment.wall_us,
             self.moment.since_us,
+            all(moved.inputs[name].watermark_us is not None for name in loads),
         )
         sets, wake = self.sets.get(bucket, {}), self.wakes.get(bucket)
         if not any(rows) and (wake is None or wake > clock.now_us) and not self.kernel.ticks(clock):

@@ -18,6 +18,7 @@ from penstock.compile.layout import Layout
 from penstock.job import Job
 from penstock.plan.durations import Duration, duration, micros
 from penstock.plan.errors import PenstockError, PlanError
+from penstock.plan.input import Input
 from penstock.plan.node import Node
 from penstock.run import dead_letters
 from penstock.run.batch import BatchReport, Engine
@@ -29,6 +30,7 @@ from penstock.testing.pushed import as_micros, encoded, pushed_frame
 from penstock.testing.recording import Recordings, RecordingSink, Row, rows_of
 
 POINTS = ("before_sink", "during_sink", "after_sink")
+Pushed = Mapping[str, Any] | str | None
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -87,6 +89,7 @@ class JobTester:
         self._folder = tempfile.mkdtemp(prefix="penstock-tester-")
         self._recordings = Recordings()
         self._log: list[Planned] = []
+        self._nothing: dict[Node, DataFrame] = {}  # of an input that is silent: made once
         self._positions: dict[str, int] = {}
         now = as_micros(wall, "wall") if wall is not None else micros(datetime.now(timezone.utc) - EPOCH)
         self._wall_us = now
@@ -126,22 +129,24 @@ class JobTester:
             fault=self._fault,
         )
 
-    def push(self, name: str, *rows: Mapping[str, Any] | str | Sequence[Mapping[str, Any] | str]) -> None:
+    def push(self, name: str, *rows: Pushed | Sequence[Pushed]) -> None:
         """Push rows into an input as one batch; returns when all that it causes has happened.
 
         A row is a dict, or the text of a line as a JSON file would hold it, which may be broken. They come as
-        one list, or one after the other.
+        one list, or one after the other. To a changelog go whole messages, None for one without a value.
         """
-        self._check_input(name)
-        each = [row for given in rows for row in ([given] if isinstance(given, Mapping | str) else given)]
+        node = self._input(name)
+        each = [
+            row for given in rows for row in ([given] if given is None or isinstance(given, Mapping | str) else given)
+        ]
         first = self._positions.get(name, 0)
-        lines = [(first + i, encoded(row, f"push({name!r})")) for i, row in enumerate(each)]
+        lines = [(first + i, encoded(row, node)) for i, row in enumerate(each)]
         self._positions[name] = first + len(lines)
         self._plan(Planned(self._wall_us, rows={name: lines}))
 
     def advance(self, name: str, time: str | datetime) -> None:
         """Move an input's event time to there without a row; to an earlier time: nothing happens."""
-        self._check_input(name)
+        self._input(name)
         self._plan(Planned(self._wall_us, punctuation={name: as_micros(time, f"advance({name!r})")}))
 
     def wall(self, length: Duration) -> None:
@@ -219,22 +224,34 @@ class JobTester:
             self._keep_late(report)
 
     def _process(self, engine: Engine, batch: int, planned: Planned) -> BatchReport:
+        silent = [node for node in self._layout.inputs if not planned.rows.get(node.name)]
         given: dict[Node, DataFrame] = {}
         for node in self._layout.inputs:
-            lines = planned.rows.get(node.name, [])
-            frame = pushed_frame(self._spark, node, lines, self._partitions)
-            given[node] = ingest(self._layout, node, frame, f"{planned.wall_us}L")
-        return engine.process(batch, given, planned.wall_us, small=not self._cluster, punctuation=planned.punctuation)
+            if node not in silent or node not in self._nothing:
+                frame = pushed_frame(self._spark, node, planned.rows.get(node.name, []), self._partitions)
+                given[node] = ingest(self._layout, node, frame, f"{planned.wall_us}L")
+            else:
+                given[node] = self._nothing[node]
+        self._nothing |= {node: given[node] for node in silent}
+        return engine.process(
+            batch,
+            given,
+            planned.wall_us,
+            small=not self._cluster,
+            silent=() if self._cluster else silent,
+            punctuation=planned.punctuation,
+        )
 
     def _keep_late(self, report: BatchReport) -> None:
         for step, tables in report.late.items():
             shown = [t.select([c for c in t.column_names if not c.startswith("__ps_")]) for t in tables]
             self._late.setdefault(step, {})[report.batch] = [row for table in shown for row in rows_of(table)]
 
-    def _check_input(self, name: str) -> None:
-        names = [i.name for i in self._layout.inputs]
-        if name not in names:
-            raise PlanError(f"no such input {name!r}; the job has {', '.join(names)}.")
+    def _input(self, name: str) -> Input:
+        inputs = {i.name: i for i in self._layout.inputs}
+        if name not in inputs:
+            raise PlanError(f"no such input {name!r}; the job has {', '.join(inputs)}.")
+        return inputs[name]
 
     def _recorded(self, output: str) -> Any:
         if output not in self._recordings.outputs:

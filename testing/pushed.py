@@ -25,10 +25,13 @@ READING = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "allowN
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def encoded(row: Mapping[str, Any] | str, step: str) -> str:
+def encoded(row: Mapping[str, Any] | str | None, node: Input) -> str:
     """A row as a line of JSON; text stays as it is, so that a test can push a broken line."""
+    step = f"push({node.name!r})"
     if isinstance(row, str):
         return row
+    if row is None and node.source.changelog is not None:
+        return "null"
     if not isinstance(row, Mapping):
         raise PlanError(f"{step}: a row is a dict, or the text of a line, not {row!r}.")
     return json.dumps({name: _plain(value) for name, value in row.items()})
@@ -69,7 +72,7 @@ def as_micros(time: str | datetime, step: str) -> int:
 
 
 def pushed_frame(spark: SparkSession, node: Input, lines: list[tuple[int, str]], partitions: int) -> DataFrame:
-    """The pushed lines as the input's rows, spread over Spark partitions, each with its place."""
+    """The pushed lines as the input's rows, or its messages, spread over Spark partitions, each with its place."""
     schema = node.source.schema
     if schema is None:
         raise PlanError(f"input {node.name!r}: the tester needs its schema; give it as sources.spark(..., schema=...).")
@@ -78,13 +81,14 @@ def pushed_frame(spark: SparkSession, node: Input, lines: list[tuple[int, str]],
     frame = frame_of(spark, table)
     if partitions > 1 and lines:
         frame = frame.repartition(partitions, POSITION)
+    place = [f"concat('partition 0 offset ', {POSITION}) AS {PLACE}", f"0 AS {PARTITION}", POSITION]
+    if node.source.changelog is not None:
+        return frame.selectExpr("line AS value", *place)
     read = frame.select(POSITION, "line", F.from_json("line", _struct(schema), READING).alias("row"))
     columns = [f"row.{quoted(name)} AS {quoted(name)}" for name in schema.names]
     columns += [
         f"CASE WHEN row IS NULL THEN line ELSE row.{MALFORMED} END AS {MALFORMED}",
-        f"concat('partition 0 offset ', {POSITION}) AS {PLACE}",
-        f"0 AS {PARTITION}",
-        POSITION,
+        *place,
     ]
     return read.selectExpr(*columns)
 

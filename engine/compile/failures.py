@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from penstock.plan.errors import BadRowError, PenstockError, RunError
 from penstock.plan.node import Node, step_name, walk
+from penstock.sources.base import STOP
 
 BAD_ROW = "PENSTOCK_BAD_ROW "
 
@@ -42,7 +43,9 @@ def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
         return error
     text = _everything(error)
     if BAD_ROW in text:
-        return BadRowError(refusal(bad_row(text)), java=text)
+        return BadRowError(refusal(carried(text, BAD_ROW)), java=text)
+    if STOP in text:
+        return RunError(carried(text, STOP)["told"], java=text)
     found = _step(text, nodes)
     cause = root_cause(error)
     if cause.startswith("RunError: "):
@@ -55,9 +58,9 @@ def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
     return RunError(f"{name} ({found.written_at}): {cause}", step=name, written_at=found.written_at, java=text)
 
 
-def bad_row(text: str) -> dict[str, Any]:
-    """The row that ``raise_error`` carried out of Spark."""
-    found, _ = json.JSONDecoder().raw_decode(text, text.index(BAD_ROW) + len(BAD_ROW))
+def carried(text: str, mark: str) -> dict[str, Any]:
+    """What ``raise_error`` carried out of Spark behind a mark."""
+    found, _ = json.JSONDecoder().raw_decode(text, text.index(mark) + len(mark))
     return dict(found)
 
 

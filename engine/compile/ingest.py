@@ -13,19 +13,27 @@ from penstock.plan.errors import PlanError
 from penstock.plan.expressions import quoted
 from penstock.plan.input import Input
 from penstock.plan.text import where_written
-from penstock.sources.base import MALFORMED, PLACE
+from penstock.sources.base import DELETED, IGNORED, MALFORMED, MESSAGE, PLACE, SAID
+from penstock.sources.cdc.changelog import Subject
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
+
+#: The reason of a message that is of no row: it is counted, and no dead letter.
+OF_NO_ROW = "ignored"
 
 
 def ingest(layout: Layout, node: Input, frame: DataFrame, wall: str) -> DataFrame:
     """The source's rows with their hidden columns; a bad row says why, where it came from and what it held.
 
     ``wall`` is the batch's wall time in microseconds, as Spark SQL text. Where the plan corrects the input's
-    clock, the row's time is the corrected one from here on.
+    clock, the row's time is the corrected one from here on. The messages of a changelog become rows first.
     """
+    changelog, schema = node.source.changelog, node.source.schema
+    if changelog is not None and schema is not None:
+        frame = changelog.rows(frame, Subject(schema, node.never_null, f"table {where_written(node)}"))
     present, number = frame.columns, layout.numbers[node]
     time = wall
-    reasons = [f"WHEN {MALFORMED} IS NOT NULL THEN 'malformed'"] if MALFORMED in present else []
+    reasons = [f"WHEN {IGNORED} THEN '{OF_NO_ROW}'"] if IGNORED in present else []
+    reasons += [f"WHEN {MALFORMED} IS NOT NULL THEN 'malformed'"] if MALFORMED in present else []
     reasons += [f"WHEN {quoted(column)} IS NULL THEN 'malformed'" for column in _required(node)]
     if node.never_null:
         missing = " OR ".join(f"{quoted(c)} IS NULL" for c in node.never_null)
@@ -35,14 +43,16 @@ def ingest(layout: Layout, node: Input, frame: DataFrame, wall: str) -> DataFram
         if node in layout.corrected:
             sent, received = layout.corrected[node]
             time = f"({time} + {_micros(received)} - {_micros(sent)})"
+        if SAID in present:
+            time = f"CASE WHEN {DELETED} THEN {SAID} ELSE {time} END"
         ahead = micros(node.max_ahead)
         reasons.append(f"WHEN {time} IS NULL OR {time} > {wall} + {ahead}L THEN 'bad_time'")
-    columns = {c: quoted(c) for c in present if c != MALFORMED}
+    columns = {c: quoted(c) for c in present if c not in (MALFORMED, MESSAGE, SAID, IGNORED)}
     if node.time_column is not None and node in layout.corrected:
         columns[node.time_column] = f"cast(timestamp_micros({time}) AS {_type(frame, node.time_column)})"
     columns |= {TIME: time, INPUT: str(number)}
     columns.setdefault(PLACE, "cast(null AS string)")
-    columns[BAD] = _bad(node.name, reasons, columns[PLACE], visible(frame), MALFORMED in present)
+    columns[BAD] = _bad(node.name, reasons, columns[PLACE], visible(frame), present)
     try:
         return frame.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in columns.items()))
     except AnalysisException as error:
@@ -57,12 +67,15 @@ def _type(frame: DataFrame, column: str) -> str:
     return frame.schema[column].dataType.simpleString()
 
 
-def _bad(name: str, reasons: list[str], place: str, shown: list[str], has_raw: bool) -> str:
+def _bad(name: str, reasons: list[str], place: str, shown: list[str], present: list[str]) -> str:
     """Input, reason, place and row of a bad row as JSON, else null: one column, and empty for good rows."""
     if not reasons:
         return "cast(null AS string)"
     row = f"to_json(struct({', '.join(map(quoted, shown))}), map('ignoreNullFields', 'false'))"
-    row = f"coalesce({MALFORMED}, {row})" if has_raw else row
+    if MESSAGE in present:
+        row = f"coalesce({MESSAGE}, 'null')"
+    elif MALFORMED in present:
+        row = f"coalesce({MALFORMED}, {row})"
     reason = f"CASE {' '.join(reasons)} END"
     told = f"to_json(struct('{name}' AS input, {reason} AS reason, {place} AS place, {row} AS row))"
     return f"CASE WHEN ({reason}) IS NOT NULL THEN {told} END"
@@ -70,7 +83,8 @@ def _bad(name: str, reasons: list[str], place: str, shown: list[str], has_raw: b
 
 def _required(node: Input) -> list[str]:
     schema = node.source.schema
-    return [] if schema is None else [f.name for f in schema if not f.nullable]
+    # the row of a delete may have no more than its key: a changelog has judged its rows itself
+    return [] if schema is None or node.source.changelog is not None else [f.name for f in schema if not f.nullable]
 
 
 def flagged(frame: DataFrame) -> DataFrame:

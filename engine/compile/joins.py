@@ -124,7 +124,8 @@ def interval(node: IntervalJoin, frames: Sequence[DataFrame], buckets: int) -> C
 def lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     """The rule of a lookup."""
     sides = Sides(node, node.on, frames, buckets)
-    kernel = LookupKernel(sides.keys, sides.left, sides.right, node.how, _of(sides.right, sides.types()))
+    types = _of(sides.right, sides.types())
+    kernel = LookupKernel(sides.keys, sides.left, sides.right, node.how, types, node.after_load)
     # all changes of a batch come before its events
     return sides.compiled(kernel, (sides.edge(0), table_edge(sides.edge(1).columns, frames[1])))
 
@@ -173,7 +174,8 @@ def latest(node: Latest, frames: Sequence[DataFrame], buckets: int) -> CompiledS
     columns = {c: grouping(frame, c) if c in node.key else quoted(c) for c in shown}
     types = dict(zip(columns, types_of(frame, list(columns.values())), strict=True))
     carried = tuple(c for c in shown if c not in node.key)
-    kernel = LatestKernel(node.key, carried, sequence, not node.upstream.sequence)
+    keep_us = None if node.tombstones is None else micros(node.tombstones)
+    kernel = LatestKernel(node.key, carried, sequence, not node.upstream.sequence, keep_us, node.upstream.timed)
     hidden = {c: c for c in (DELETED, *sequence)}
     bucket = hashed([columns[k] for k in node.key], buckets)
     return CompiledStep(

@@ -127,12 +127,13 @@ def compile_union(node: Union, frames: Frames) -> DataFrame:
 @compile_rule.register
 def compile_versions(node: Versions, frames: Frames) -> DataFrame:
     frame = compile_node(node.upstream, frames)
-    sequence = node.sequence or ((TIME,) if node.upstream.timed else ())
-    made = {f"{SEQUENCE}{i}": quoted(name) for i, name in enumerate(sequence)}
-    made[DELETED] = "false" if node.delete_when is None else f"coalesce({node.delete_when}\n, false)"
-    if frames.flagged:
-        made[DELETED] = f"CASE WHEN {KEEP} THEN {made[DELETED]} ELSE false END"
-    frame = frame.withColumns({name: F.expr(text) for name, text in made.items()})
+    if node.format is None:
+        sequence = node.sequence or ((TIME,) if node.upstream.timed else ())
+        made = {f"{SEQUENCE}{i}": quoted(name) for i, name in enumerate(sequence)}
+        made[DELETED] = "false" if node.delete_when is None else f"coalesce({node.delete_when}\n, false)"
+        if frames.flagged:
+            made[DELETED] = f"CASE WHEN {KEEP} THEN {made[DELETED]} ELSE false END"
+        frame = frame.withColumns({name: F.expr(text) for name, text in made.items()})
     null = " OR ".join(f"{quoted(k)} IS NULL" for k in node.of)
     told = literal(f"{where_written(node)}: a row without its key")
     # an input's own rows were judged where they came in; what steps made of them cannot be a dead letter

@@ -52,6 +52,13 @@ class Streams:
         for other in frames[1:]:
             self.frame = self.frame.unionByName(other, allowMissingColumns=True)
 
+    def silent(self, batch: DataFrame) -> tuple[Node, ...]:
+        """The inputs that bring nothing, in a batch of few rows; not asked where there is but one."""
+        if self._layout.direct is not None or len(self._layout.inputs) == 1:
+            return ()
+        spoke = set(batch.select(INPUT).toArrow()[INPUT].to_pylist())
+        return tuple(node for number, node in enumerate(self._layout.inputs) if number not in spoke)
+
     def given(self, batch: DataFrame) -> Mapping[Node, DataFrame]:
         """The rows of a batch by the node at which they stand."""
         if self._layout.direct is not None:

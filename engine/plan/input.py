@@ -85,6 +85,26 @@ class TableInput(Input):
         return f"changelog '{self.name}' from {self.source.describe()}: {self._when('no time')}"
 
 
+def check_append_only(source: Source, step: str) -> None:
+    """Refuse a changelog where rows are events: nobody would apply its updates and deletes."""
+    if isinstance(source, Source) and source.changelog is not None:
+        raise PlanError(
+            f"{step}: {source.changelog.name} messages are changes of a table, not events; read it as a table: "
+            f"job.table(..., key=...), and .changes() for the stream of what changed. ({written_at()})"
+        )
+
+
+def check_plain(source: Source, step: str, **given: object) -> None:
+    """Refuse what plain rows need to be told, of a changelog that says it itself."""
+    if source.changelog is None:
+        return
+    for name in (name for name, value in given.items() if value):
+        raise PlanError(
+            f"{step}: {name}= is for plain rows; {source.changelog.name} messages know their own deletes and their own "
+            f"order. Leave it out. ({written_at()})"
+        )
+
+
 def read_table(
     name: str,
     source: Source,

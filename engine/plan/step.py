@@ -28,6 +28,11 @@ class Step(Node):
         return False
 
     @property
+    def loads(self) -> tuple[str, ...]:
+        """The inputs that must have been read to their end once before this step's time begins."""
+        return ()
+
+    @property
     def refuses(self) -> Columns:
         """The columns of the rows that it refuses as late; of two sides, all of both."""
         first = self.inputs[0].columns

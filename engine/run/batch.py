@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.compile.edge import Way
+from penstock.compile.ingest import OF_NO_ROW
 from penstock.compile.layout import Layout
 from penstock.plan.node import Node
 from penstock.plan.step import Step
 from penstock.run import dead_letters
 from penstock.run.changes import table_changes
-from penstock.run.clock import Clock, Rules, StepTime
+from penstock.run.clock import Clock, Rules, StepTime, loading
 from penstock.run.counters import Counters
 from penstock.run.outlets import Outlets
 from penstock.run.reading import Reading
@@ -71,6 +73,7 @@ class Engine:
         self._fault = fault
         self._names = tuple(i.name for i in layout.inputs)
         self._rules = {i.name: Rules.of(i) for i in layout.inputs if i.timed}
+        self._rules |= {loading(name): Rules(loads=True) for s in layout.stages for name in s.loads}
         self._times = {s.name: StepTime.of(s) for s in layout.stages}
         self._ways = {s: tuple(Way.to(s, edge, layout) for edge in range(len(s.inputs))) for s in layout.stages}
         self._steps = Steps(spark, checkpoint, buckets, keep_late)
@@ -82,12 +85,15 @@ class Engine:
         wall_us: int,
         *,
         small: bool,
+        whole: bool = False,
+        silent: Collection[Node] = (),
         punctuation: Mapping[str, int] | None = None,
     ) -> BatchReport:
         """Run a batch: steps in order, sinks under their ledgers, then the manifest; one that is done is skipped.
 
         ``given`` are the rows as they were taken in (see ``Reading``), ``small`` when they fit in this
-        process. ``punctuation`` moves an input's time without a row.
+        process, ``whole`` when they are all that there is, ``silent`` the inputs that are known to have none.
+        ``punctuation`` moves an input's time without a row.
         """
         began = time.monotonic()
         if self.manifest is not None and batch <= self.manifest.batch:
@@ -96,8 +102,8 @@ class Engine:
         before = self.manifest.body["wall_us"] if self.manifest is not None else wall_us
         wall_us = max(wall_us, before)  # a clock that was set back is no time machine
         facts = Facts(newest={self._names.index(n): {0: t} for n, t in (punctuation or {}).items()})
-        moment = Moment(batch, wall_us, before, self.clock, self._rules, self._times, self._names, facts)
-        reading = Reading(self.layout, given, self._spark, small, moment)
+        moment = Moment(batch, wall_us, before, self.clock, self._rules, self._times, self._names, facts, whole=whole)
+        reading = Reading(self.layout, given, self._spark, small, moment, silent)
         try:
             done = []
             for step in self.layout.stages:
@@ -134,7 +140,11 @@ class Engine:
                 late = [rows for rows in d.late if rows is not None]
                 found += [dead_letters.from_late(rows, batch, d.step, self._names) for rows in late]
         letters = concat(found)
-        if letters is None:
+        if letters is not None:
+            of_no_row = pc.equal(letters["reason"], OF_NO_ROW)
+            counters.ignored.update(letters.filter(of_no_row)["input"].to_pylist())
+            letters = letters.filter(pc.invert(of_no_row))
+        if letters is None or not letters.num_rows:
             return dead_letters.SCHEMA.empty_table()
         if self.layout.job.dead_letter_sink is None:
             raise dead_letters.stop(letters)

@@ -91,7 +91,7 @@ def run_batch(job: Job, inputs: Mapping[str, DataFrame], spark: SparkSession | N
             small = all(map(_is_small, frames.values()))
             # beyond the end of time less any lateness: every window closes
             end = {node.name: 2 * END_US - 1 for node in layout.inputs}
-            engine.process(0, taken, now, small=small, punctuation=end)
+            engine.process(0, taken, now, small=small, whole=True, punctuation=end)
         except SPARK_ERRORS as error:
             raise explained(error, layout.roots) from None
     return {t.output: kept.frames[t.output] for t in targets}
@@ -108,6 +108,8 @@ def declared(node: Input, frame: DataFrame) -> DataFrame:
     schema = node.source.schema
     if schema is None:
         return frame
+    if node.source.changelog is not None:
+        return messages(node, frame)
     missing = [name for name in schema.names if name not in frame.columns]
     if missing:
         raise PlanError(
@@ -115,3 +117,13 @@ def declared(node: Input, frame: DataFrame) -> DataFrame:
         )
     struct = spark_schema(schema)
     return frame.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in struct.fields))
+
+
+def messages(node: Input, frame: DataFrame) -> DataFrame:
+    """A frame of a changelog's messages: their text in ``value``, and in ``key`` where they come in two parts."""
+    if "value" not in frame.columns:
+        raise PlanError(
+            f"input {node.name!r}: a changelog's frame has its messages as text in a column value; it has "
+            f"{', '.join(frame.columns)}."
+        )
+    return frame.select(*(F.col(c).cast("string").alias(c) for c in ("key", "value") if c in frame.columns))

@@ -10,20 +10,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.plan.durations import BEGINNING_US, micros
+from penstock.plan.durations import BEGINNING_US, END_US, micros
 from penstock.plan.input import Input
 from penstock.plan.node import Node, step_name, walk
+from penstock.plan.step import Step
 
 Newest = Mapping[str, Mapping[int, int]]  # input -> source partition -> newest event time seen
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How an input's time moves; ``processing`` time is the wall's."""
+    """How an input's time moves; ``processing`` time is the wall's.
 
-    lateness_us: int
-    idle_after_us: int | None
-    processing: bool
+    ``loads`` is the time of an input that is being loaded: there is none until a batch brings no row of it, and
+    then it holds nobody back.
+    """
+
+    lateness_us: int = 0
+    idle_after_us: int | None = None
+    processing: bool = False
+    loads: bool = False
 
     @classmethod
     def of(cls, node: Input) -> Rules:
@@ -44,6 +50,8 @@ class InputTime:
 
     def moved(self, rules: Rules, newest: Mapping[int, int], wall_us: int) -> InputTime:
         """After a batch that brought these newest times; the watermark never goes back."""
+        if rules.loads:
+            return self if newest else replace(self, watermark_us=END_US)
         if rules.processing:
             newest = {0: max([wall_us, *newest.values()])}
         furthest = {p: max(t, self.newest_us.get(p, t)) for p, t in newest.items()}
@@ -87,6 +95,7 @@ class StepTime:
     inputs: tuple[str, ...]
     lag_us: int
     after: tuple[str, ...] = ()  # the steps before it
+    loads: tuple[str, ...] = ()  # the inputs for whose end it waits once
 
     @classmethod
     def of(cls, node: Node) -> StepTime:
@@ -94,11 +103,23 @@ class StepTime:
         lag = max((micros(upstream.lag) for upstream in node.inputs), default=0)
         # what no time reaches holds nobody back
         before = tuple(name for n in walk(*node.inputs) if n.stateful and _inputs(n) and (name := step_name(n)))
-        return cls(_inputs(node), lag, before)
+        loads = node.loads if isinstance(node, Step) else ()
+        return cls(_inputs(node), lag, before, tuple(map(loading, loads)))
+
+
+def loading(name: str) -> str:
+    """The name under which a clock has the time of an input that is being loaded.
+
+    >>> loading("countries")
+    'countries (loading)'
+    """
+    return f"{name} (loading)"
 
 
 def _inputs(node: Node) -> tuple[str, ...]:
-    return tuple(n.name for n in walk(node) if isinstance(n, Input) and n.timed)
+    under = list(walk(node))
+    timed = (n.name for n in under if isinstance(n, Input) and n.timed)
+    return (*timed, *dict.fromkeys(loading(name) for n in under if isinstance(n, Step) for name in n.loads))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from penstock.plan.errors import CheckpointError, PlanChangedError
 from penstock.state.checkpoint import Checkpoint
 
 DOCUMENT = "job.json"
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 
 
 def signature(layout: Layout, buckets: int) -> dict[str, Any]:

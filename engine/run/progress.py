@@ -36,6 +36,7 @@ def facts(job: str, report: BatchReport) -> dict[str, Any]:
         "watermark": as_text(report.watermark_us),
         "late": sum(counters.late.values()),
         "dead_letters": sum(counters.dead.values()),
+        "ignored": sum(counters.ignored.values()),
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,
         "skipped": report.skipped,

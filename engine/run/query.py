@@ -75,6 +75,7 @@ class Run:
             self._lock.release()
             raise
         self._query: StreamingQuery | None = None
+        self._whole = False
 
     def _check_spark_part(self, committed: int) -> None:
         offsets = Path(self._checkpoint.path) / "spark" / "offsets"
@@ -93,6 +94,7 @@ class Run:
         )
         if once:
             writer = writer.trigger(availableNow=True)
+            self._whole = self._layout.needs_ticks  # Spark then takes the backlog in one batch
         elif trigger is not None:
             least = micros(duration(trigger, "trigger")) // 1000
             writer = writer.trigger(processingTime=f"{least} milliseconds")
@@ -125,7 +127,9 @@ class Run:
             persisted = True
             small = small or (unknown and frame.count() <= SMALL_ROWS)
         try:
-            return self._engine.process(batch, self._streams.given(frame), self._wall_us(batch), small=small)
+            silent = self._streams.silent(frame) if small else ()
+            given, wall_us = self._streams.given(frame), self._wall_us(batch)
+            return self._engine.process(batch, given, wall_us, small=small, whole=self._whole, silent=silent)
         finally:
             if persisted:
                 frame.unpersist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,16 +27,24 @@ class Reading:
     """The frames and tables of a batch, by node.
 
     ``given`` holds the rows of each input as they were taken in; or, of a job that reads its inputs in one
-    way only, the rows at the end of that way. ``small`` says that they fit in this process.
+    way only, the rows at the end of that way. ``small`` says that they fit in this process; of ``silent`` nodes
+    it is known that they have none.
     """
 
     def __init__(
-        self, layout: Layout, given: Mapping[Node, DataFrame], spark: SparkSession, small: bool, moment: Moment
+        self,
+        layout: Layout,
+        given: Mapping[Node, DataFrame],
+        spark: SparkSession,
+        small: bool,
+        moment: Moment,
+        silent: Collection[Node] = (),
     ) -> None:
         self.layout = layout
         self.spark = spark
         self.small = small
         self._batch = moment.batch
+        self._silent = frozenset(silent)
         self._given = {node: _on_time(node, frame, moment.wall_us) for node, frame in given.items()}
         self._tables: dict[Node, pa.Table] = {}
         self._frames: dict[Node, DataFrame] = {}
@@ -54,7 +62,10 @@ class Reading:
 
     def is_empty(self, root: Node) -> bool:
         """True when it is known that no row leads to ``root``."""
-        return all(b in self._tables and not self._tables[b].num_rows for b in self._begins(root))
+        return all(b in self._silent or self._has_none(b) for b in self._begins(root))
+
+    def _has_none(self, node: Node) -> bool:
+        return node in self._tables and not self._tables[node].num_rows
 
     def _begins(self, root: Node) -> tuple[Node, ...]:
         return (root,) if root in self._given else self.layout.boundaries(root)
@@ -108,7 +119,8 @@ class Reading:
         return [
             (self.layout.numbers[node], frame)
             for node, frame in self._given.items()
-            if isinstance(node, Input) and self.layout.taps[node] is None and BAD in frame.columns
+            if isinstance(node, Input) and node not in self._silent and self.layout.taps[node] is None
+            if BAD in frame.columns
         ]
 
     def observed(self) -> Facts:

@@ -131,6 +131,27 @@ def test_a_source_of_sparks_own_and_ticks_that_let_time_pass(spark, tmp_path):
     assert all(r["n"] for r in sinks.memory("rates").rows())
 
 
+@pytest.mark.parametrize("as_once", [False, True])
+def test_a_lookup_after_load_waits_for_a_table_of_several_batches(spark, tmp_path, as_once):
+    for number in range(3):
+        lines(tmp_path / "names" / f"{number}.json", {"key": "abc"[number], "name": f"n{number}"})
+    lines(tmp_path / "in" / "1.json", *({"key": key, "value": 1, "at": at} for key, at in zip("abc", AT, strict=False)))
+    job = Job("loads")
+    names = sources.files(str(tmp_path / "names"), "json", "key string, name string", maxFilesPerTrigger=1)
+    stream = job.stream("events", sources.files(str(tmp_path / "in"), "json", SCHEMA), time="at", lateness="0 seconds")
+    out = sinks.memory(f"loaded_{as_once}")
+    named = stream.lookup(job.table("names", names, key="key"), after_load=True)
+    named.window(tumbling("1 microsecond"), late="dead_letter").agg(who="max(name)").to(out)
+    job.dead_letters(sinks.memory("loads_dead"))
+    run = job.start(spark, checkpoint=str(tmp_path / "checkpoint"), once=as_once)
+    while not out.rows():
+        run.wait(timeout=1)
+    run.stop()
+    # the last one closes nothing: the watermark is at its own time
+    assert sorted(row["who"] for row in out.rows()) == ["n0", "n1"]
+    assert run.status()["batch"] >= (0 if as_once else 3)
+
+
 def failing(spark, tmp_path, build):
     lines(tmp_path / "in" / "1.json", {"key": "x", "value": 0, "at": AT[0]})
     job = Job("fails")

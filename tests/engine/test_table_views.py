@@ -184,3 +184,20 @@ def test_an_update_that_changes_nothing_is_not_shown(tester, cluster):
     t.push("orders", [{"id": 1, "customer": None, "sku": None, "total": None, "seq": 4, "gone": True}])
     assert t.new("moves") == [{"op": "delete", "id": 1, "customer": 2}]
     assert t.read("narrow") == []
+
+
+def test_a_deleted_key_is_forgotten_when_its_time_is_over(tester):
+    job = Job("forgets")
+    source = sources.files("in", format="json", schema="id long, v string, gone boolean, at timestamp")
+    table = job.table(
+        "rows", source, key="id", time="at", lateness="0 seconds", delete_when="gone", tombstones="1 hour"
+    )
+    table.select("id", "v").to(sinks.memory("now"))
+    assert "of deleted keys that they are, for 1 hour of event time" in job.explain()
+    t = tester(job, buckets=1)
+    t.push("rows", {"id": 1, "v": None, "gone": True, "at": "2026-01-01 10:00"})
+    t.push("rows", {"id": 1, "v": "older", "gone": False, "at": "2026-01-01 09:00"})
+    assert t.read("now") == []
+    t.advance("rows", "2026-01-01 11:00:01")
+    t.push("rows", {"id": 1, "v": "older", "gone": False, "at": "2026-01-01 09:00"})
+    assert t.read("now") == [{"id": 1, "v": "older"}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -38,9 +39,9 @@ class Play:
         types = (TYPES["y"], TYPES["tags"])
         self.work, self.tasks = LookupKernel(KEYS, ("x",), ("y", "tags"), how, types), tasks
         self.files = Checkpoint.open(folder).files
-        self.sets, self.number, self.state = {}, 0, None
+        self.sets, self.number, self.state, self.clock = {}, 0, None, StepClock(5, 9)
 
-    def batch(self, events, changes):
+    def batch(self, events, changes, wakes=None):
         """The results for events (k, j, x, time, partition, position) and changes (k, j, y, tags, weight)."""
         self.number += 1
         arrival = {TIME: pa.int64(), PARTITION: pa.int32(), POSITION: pa.int64()}
@@ -51,9 +52,9 @@ class Play:
         assert {self.work.late_before(edge, 7) for edge in (0, 1)} == {BEGINNING_US}
         self.state = BucketState(self.files, "l", 0, self.number, self.sets)
         rows = [[self.work.combine(edge, t, None) for t in tables] for edge, tables in enumerate(came)]
-        outcome = self.work.step(self.state, rows, StepClock(5, 9))
+        outcome = self.work.step(self.state, rows, self.clock)
         self.sets = self.state.sets()
-        assert (outcome.wake_us, outcome.late, outcome.late_right, outcome.late_count) == (None, None, None, 0)
+        assert (outcome.wake_us, outcome.late, outcome.late_right, outcome.late_count) == (wakes, None, None, 0)
         if outcome.main is None:
             return []
         assert outcome.main.num_rows, "no results is None"
@@ -124,3 +125,14 @@ def test_a_miss_of_an_inner_lookup_gives_nothing(play):
 def test_a_key_with_two_rows_is_refused(play):
     with pytest.raises(ValueError, match="more than once"):
         play().batch([], [("a", 1, "p", None, 1), ("a", 1, "q", None, 1)])
+
+
+def test_after_load_events_wait_and_then_meet_the_whole_table(tmp_path):
+    p = Play(str(tmp_path))
+    p.work = replace(p.work, after_load=True)
+    p.clock, wakes = StepClock(5, 9, loaded=False), BEGINNING_US
+    assert p.batch([("a", 1, 7, 30, 0, 0)], [("b", 2, "q", None, 1)], wakes) == []
+    assert p.batch([("b", 2, 8, 20, 0, 1)], [("a", 1, "p", None, 1)], wakes) == []
+    p.clock = StepClock(5, 9)
+    assert p.batch([], []) == [("a", 1, 7, "p", None, 30, 0, 0), ("b", 2, 8, "q", None, 20, 0, 1)]
+    assert p.batch([("c", 1, 9, 40, 0, 2)], []) == [("c", 1, 9, None, None, 40, 0, 2)]

@@ -1,0 +1,1 @@
+"""Changelogs of other databases: their messages as the rows of a table."""
