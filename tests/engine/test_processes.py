@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -137,6 +138,11 @@ some.join(later, on="url", within=("1 minute", "40 minutes"), how="left").to(sin
 last = some.to_table("url")
 last.to(sinks.sqlite("out.db", "latest"))
 some.asof(last.rename(n="known", at="since")).to(sinks.sqlite("out.db", "known"))
+so_far = some.by("url").agg(n="count(*)", most="max(n)").named("so_far_too")
+both = last.rename(n="latest").join(so_far, on="url", how="full", name="both")
+both.to(sinks.sqlite("out.db", "both"))
+both.by("latest").agg(urls="count(*)", most="max(most)").to(sinks.sqlite("out.db", "by_latest"))
+both.changes().to(sinks.sqlite("out.db", "changes"))
 
 def fault(point, batch):
     if len(sys.argv) > 1 and sys.argv[1:] == [point, str(batch)]:
@@ -149,6 +155,7 @@ if __name__ == "__main__":
 
 def tables(folder: Path) -> dict[str, list[tuple[object, ...]]]:
     names = ("visits", "closed", "hourly", "best", "so_far", "distinct", "pairs", "latest", "known", "dead")
+    names += ("both", "by_latest", "changes")
     with sqlite3.connect(folder / "out.db") as database:
         return {n: sorted(database.execute(f'select * from "{n}"').fetchall(), key=repr) for n in names}
 
@@ -168,6 +175,11 @@ def test_a_real_run_with_sessions_panes_and_running_values(calm_tables):
     assert {row[-1] for row in found["hourly"]} == {"on_time", "late"}  # the open hour shows nothing yet
     assert len(found["latest"]) == 4
     assert len(found["pairs"]) == 9 + 9 + 7 + 1  # each with the next; the last still wait, the late one found nobody
+    assert [(row[0], row[3]) for row in found["both"]] == sorted(row[:2] for row in found["so_far"])
+    assert sum(row[1] for row in found["by_latest"]) == 4
+    assert Counter(row[1] for row in found["changes"] if row[0] == "insert") == dict.fromkeys(
+        ("/0", "/1", "/2", "/late"), 1
+    )
     assert sorted(row[:2] for row in found["so_far"]) == [("/0", 8), ("/1", 10), ("/2", 10), ("/late", 1)]
 
 
