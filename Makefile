@@ -21,7 +21,7 @@ check: .venv/linked
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadscope
 
 format: .venv/linked
 	@$(BIN)/ruff format .
