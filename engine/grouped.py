@@ -165,8 +165,13 @@ class WindowedTable(_Cut):
 def grouping_keys(upstream: Node, keys: tuple[str | tuple[str, ...], ...]) -> tuple[str, ...]:
     """The columns to group by, refused when there is none, or none of that name."""
     if not keys:
-        raise PlanError(f"by(): name at least one column, or leave it out before a window. ({written_at()})")
-    names = tuple(n for k in keys for n in (k if isinstance(k, tuple) else (k,)))
+        how = (
+            "; for a total add one that is the same in all rows, .with_columns(all_rows='1')"
+            if upstream.mode == "upsert"
+            else ", or leave it out before a window"
+        )
+        raise PlanError(f"by(): name at least one column{how}. ({written_at()})")
+    names = tuple(n for k in keys for n in (k if isinstance(k, tuple | list) else (k,)))
     for key in names:
         upstream.columns.require(key, f"by({key!r})")
     return check_unique(names, "by")

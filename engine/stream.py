@@ -156,7 +156,7 @@ class Stream:
         other: Stream,
         *,
         on: On,
-        within: Within,
+        within: Within | None = None,
         how: str = "inner",
         late: str = "drop",
         name: str | None = None,
@@ -281,22 +281,24 @@ def _table_of(stream: Stream, table: object, step: str) -> Node:
 
     if not isinstance(table, Table):
         raise PlanError(
-            f"{step}: {table!r} is no table; make one with job.table(...) or .to_table(...). ({written_at()})"
+            f"{step}: a {type(table).__name__} is no table; make one with job.table(...) or .to_table(...). "
+            f"({written_at()})"
         )
-    _one_job(stream, table.job, step)
+    one_job(stream.job, table.job, step)
     return table.node
 
 
 def _same_job(stream: Stream, other: object, step: str) -> Stream:
     if not isinstance(other, Stream):
-        raise PlanError(f"{step}: {other!r} is no stream. ({written_at()})")
-    _one_job(stream, other.job, step)
+        table = "; a stream meets a table by .lookup(...) or .asof(...)" if hasattr(other, "changes") else ""
+        raise PlanError(f"{step}: a {type(other).__name__} is no stream{table}. ({written_at()})")
+    one_job(stream.job, other.job, step)
     return other
 
 
-def _one_job(stream: Stream, other: Job, step: str) -> None:
-    if other is not stream.job:
+def one_job(job: Job, other: Job, step: str) -> None:
+    """Refuse sides of two jobs."""
+    if other is not job:
         raise PlanError(
-            f"{step}: the other side belongs to the job {other.name!r}, this one to {stream.job.name!r}. "
-            f"({written_at()})"
+            f"{step}: the other side belongs to the job {other.name!r}, this one to {job.name!r}. ({written_at()})"
         )

@@ -14,7 +14,7 @@ from penstock.plan.errors import PlanError
 from penstock.plan.node import Node, named
 from penstock.plan.step import late_rows
 from penstock.plan.written import written_at
-from penstock.stream import Stream
+from penstock.stream import Stream, one_job
 
 if TYPE_CHECKING:
     from penstock.job import Job
@@ -117,6 +117,7 @@ class Table:
         """
         if not isinstance(other, Table):
             raise PlanError(f"join: a table is joined with a Table, not {type(other).__name__}. ({written_at()})")
+        one_job(self.job, other.job, "join")
         return Table(self.job, join_tables(self.node, other.node, on, how, name))
 
     def by(self, *keys: str) -> GroupedTable:

@@ -8,7 +8,7 @@ from penstock.joins.on import On, Pairs, check_sides, joined_columns, read_on, s
 from penstock.plan.columns import Columns
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Mode, Node, check_step_name
-from penstock.plan.step import Step
+from penstock.plan.step import Step, row_steps
 from penstock.plan.written import written_at
 
 HOW = ("inner", "left", "right", "full")
@@ -50,7 +50,8 @@ class TableJoin(Step):
 
     def state_depends_on(self) -> dict[str, object]:
         keys = {"left key": list(self.left.key), "right key": list(self.right.key)}
-        return {"on": spoken_on(self.on), "how": self.how, **keys}
+        rows = {"left rows": row_steps(self.left), "right rows": row_steps(self.right)}
+        return {"on": spoken_on(self.on), "how": self.how, **keys, **rows}
 
 
 def join_tables(left: Node, right: Node, on: On | None, how: str, name: str | None) -> TableJoin:

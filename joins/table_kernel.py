@@ -36,7 +36,8 @@ class TableJoinKernel:
     """The changes of a join of tables whose changes come along edges 0 and 1.
 
     State is the rows of both sides by the key that they share. Of a key that changed on one side only, the rows
-    of that side are not read, but for those that the changes are about. A null in a key meets nothing.
+    of that side are not read, but for those that the changes are about. A null in a key meets nothing; but where
+    both sides pad it is a key like any other, because two rows alone would have one key.
     """
 
     keys: tuple[str, ...]
@@ -65,7 +66,7 @@ class TableJoinKernel:
         came = [self._gathered(edge, tables) for edge, tables in enumerate(rows)]
         if not any(table.num_rows for table in came):
             return Outcome(None, None)
-        groups = shared_groups(*(table.select(self.keys).columns for table in came))
+        groups = self._groups(came)
         lost, gained = [], []
         for edge, (side, group) in enumerate(zip((self.left, self.right), groups, strict=True)):
             if side.pads:
@@ -88,6 +89,14 @@ class TableJoinKernel:
                 gained.append(self._alone(edge, own.rows.filter(pa.array(own.now & ~now & (~own.was | was)))))
         changes = weighted(pa.concat_tables(lost), pa.concat_tables(gained))
         return Outcome(changes if changes.num_rows else None, None)
+
+    def _groups(self, came: Sequence[pa.Table]) -> Sequence[Ints]:
+        """The numbers of the keys of both sides; negative for a key that meets nothing."""
+        left, right = (table.select(self.keys) for table in came)
+        if not (self.left.pads and self.right.pads):
+            return shared_groups(left.columns, right.columns)
+        both = codes(pa.concat_tables([left, right]).columns)
+        return both[: left.num_rows], both[left.num_rows :]
 
     def _schema(self, edge: int) -> pa.Schema:
         """What is held of a side."""
@@ -120,7 +129,7 @@ class TableJoinKernel:
         held = pa.concat_tables([held, more])
         held_group = np.concatenate((held_group, own_group[rest[first]][at]))
         found = touched(held, held_group, own, own_group, side.within)
-        table.delete(found.rows.filter(pa.array(found.goes)))
+        table.delete(found.rows.filter(pa.array(found.ends)))
         table.put(found.rows.filter(pa.array(found.comes)))
         return found
 

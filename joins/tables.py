@@ -12,7 +12,7 @@ from penstock.plan.durations import Duration, duration, spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.input import Input
 from penstock.plan.node import Node, check_step_name, walk
-from penstock.plan.step import Step, check_late
+from penstock.plan.step import Step, check_late, check_timed, row_steps
 from penstock.plan.written import written_at
 
 
@@ -68,7 +68,8 @@ class Lookup(Meeting):
         return "the table's rows" + (", and events until the table is loaded" if self.after_load else "")
 
     def state_depends_on(self) -> dict[str, object]:
-        return {"on": spoken_on(self.on), "how": self.how}
+        depends = {"on": spoken_on(self.on), "how": self.how, "after_load": self.after_load}
+        return {**depends, "table's rows": row_steps(self.right)}
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def asof(
     """The node of ``asof``, refused when it makes no sense."""
     step = f"asof {name!r}" if name is not None else "asof"
     pairs = _by_key(left, table, on, how, step)
+    check_timed(left, step)
     versions = versions_of(table, step)
     if not versions.timed:
         raise PlanError(

@@ -9,7 +9,7 @@ from penstock.plan.columns import Columns, check_unique
 from penstock.plan.durations import Duration, duration, spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Node, check_step_name
-from penstock.plan.step import Step, check_late
+from penstock.plan.step import Step, check_late, check_timed
 from penstock.plan.written import written_at
 
 
@@ -52,6 +52,7 @@ def deduplicate(
         upstream.columns.require(key, f"deduplicate({key!r})")
     if upstream.columns.open:
         raise PlanError(f"deduplicate: rows are kept whole, so the source needs a schema. ({written_at()})")
+    check_timed(upstream, "deduplicate")
     length = duration(within, "deduplicate: within")
     called = f"deduplicate_by_{'_'.join(keys)}" if name is None else check_step_name(name, "deduplicate")
     rule = check_late(late, "deduplicate")

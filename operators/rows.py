@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name, check_unique
 from penstock.plan.errors import PlanError
-from penstock.plan.expressions import Expression, check, column_of, selected
+from penstock.plan.expressions import Expression, check, check_repeatable, column_of, selected
 from penstock.plan.node import Node
 from penstock.plan.schemas import schema
 from penstock.plan.written import written_at
@@ -210,6 +210,7 @@ class MapPandas(Node):
 def where(upstream: Node, predicate: str) -> Node:
     """The node of ``where``."""
     step = f"where({predicate!r})"
+    check_repeatable([predicate], upstream.mode, step)
     return Filter(upstream, check(predicate, upstream.columns, step))
 
 
@@ -219,6 +220,7 @@ def select(upstream: Node, texts: tuple[str, ...]) -> Node:
         raise PlanError(f"select(): name at least one column. ({written_at()})")
     chosen = tuple(e for text in texts for e in selected(text, upstream.columns, f"select({text!r})"))
     check_unique((e.name for e in chosen), "select")
+    check_repeatable((e.text for e in chosen), upstream.mode, "select")
     for e in chosen:
         _keep_time(upstream, e, "select")
     _keep_key(upstream, {column_of(e.text) or "" for e in chosen}, "select")
@@ -237,6 +239,7 @@ def with_columns(upstream: Node, columns: dict[str, str]) -> Node:
         if e.name in upstream.key and not e.is_plain:
             raise PlanError(f"{step}: {name!r} is of the table's key; give the result another name. ({written_at()})")
         added.append(e)
+    check_repeatable(columns.values(), upstream.mode, "with_columns")
     node = WithColumns(upstream, tuple(added))
     check_unique(node.columns.names, "with_columns")
     return node

@@ -93,13 +93,14 @@ def settled(changes: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
 class Touched:
     """Rows that are held and rows that came, and which of them were there before the batch and are there after it.
 
-    ``group`` is the number that the caller gave each of them.
+    ``group`` is the number that the caller gave each of them; ``ends`` are those that nothing comes in place of.
     """
 
     rows: pa.Table
     group: Ints
     was: Mask
     now: Mask
+    ends: Mask
 
     @property
     def stays(self) -> Mask:
@@ -143,4 +144,5 @@ def touched(held: pa.Table, held_group: Ints, changes: pa.Table, group: Ints, wi
     now = np.zeros(len(groups), np.bool_)
     now[:count] = ~spoken[same[:count]]
     now[now_at[now_at >= 0]] = True
-    return Touched(rows, groups, was, now)
+    ends = was & ~now & (now_at[same] < 0)
+    return Touched(rows, groups, was, now, ends)

@@ -29,6 +29,8 @@ def same_keys(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> Mask:
 
 
 def _same_values(left: pa.Array, right: pa.Array) -> Mask:
+    if pa.types.is_null(left.type):
+        return np.ones(len(left), np.bool_)
     if pa.types.is_nested(left.type):  # Arrow compares no nested values
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.fromiter((comparable(a) == comparable(b) for a, b in pairs), np.bool_, len(left))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name, check_unique
 from penstock.plan.errors import PlanError
+from penstock.plan.expressions import check_repeatable
 from penstock.plan.node import Mode, Node
 from penstock.plan.order import OrderBy, read_order
-from penstock.plan.step import Late, Step
+from penstock.plan.step import Late, Step, check_timed, row_steps
 from penstock.plan.written import written_at
 from penstock.windows.calls import Aggregate, read_aggregate
 from penstock.windows.firing import Final, Firing, Panes, Updates
@@ -75,7 +76,12 @@ class Window(Step):
 
     def state_depends_on(self) -> dict[str, object]:
         window = "none" if self.shape is None else self.shape.describe()
-        return {"keys": list(self.keys), "window": window, "emit": self.firing.describe()}
+        depends: dict[str, object] = {
+            "keys": list(self.keys),
+            "window": window,
+            "emit": self.firing.describe(),
+        }
+        return {**depends, "table's rows": row_steps(self.upstream)} if self.over_table else depends
 
     def _where(self) -> str:
         """Key, window and firing in words."""
@@ -126,8 +132,12 @@ class WindowAggregate(Window):
         return f"{kind} '{self.name}'{' ' if where.startswith('by') else ', ' if where else ''}{where}: {what}"
 
     def keeps(self) -> str | None:
-        if self.over_table and not all(c.name in SUBTRACT and not c.distinct for a in self.aggregates for c in a.calls):
-            return "what the aggregates read of every row of the table"
+        if self.over_table:
+            calls = [c for a in self.aggregates for c in a.calls]
+            if not all(c.name in SUBTRACT and not c.distinct for c in calls):
+                return "what the aggregates read of every row of the table"
+            if any(c.name != "count" for c in calls):
+                return "a part per key, as long as the table has rows of it; of floats what is read of every row"
         ours = all(a.ours for a in self.aggregates)
         what = f"partial aggregates {self._per()}" if ours else "the rows"
         return f"{what}, {self._until()}"
@@ -192,8 +202,7 @@ def check_shape(upstream: Node, keys: tuple[str, ...], shape: object) -> None:
     """Refuse what is no window, and a window that these rows cannot have."""
     if not isinstance(shape, Sliding | Session | Same) and not hasattr(shape, "slice_of"):
         raise PlanError(f"window: {shape!r} is no window; use one of penstock.windows. ({written_at()})")
-    if not upstream.timed:
-        raise PlanError(f"window: the rows have no event time, as the changes of a table have none. ({written_at()})")
+    check_timed(upstream, "window")
     if isinstance(shape, Same) and upstream.window_closes_us is None:
         raise PlanError(
             "window(same()): the rows have no window; it follows an earlier .window(...) step, and the columns "
@@ -221,6 +230,7 @@ def aggregate(
     panes = (PANE,) if isinstance(firing, Panes) else ()
     ours = {"a key": keys, "a window column": window, "the pane's column": panes}
     check_unique(texts, "agg")
+    check_repeatable(texts.values(), upstream.mode, "agg")
     found = []
     for name, text in texts.items():
         step = f"agg({name}={text!r})"
@@ -268,6 +278,7 @@ def top(
                 f"{step}: the rows have a column {column!r} of their own; rename it first. ({written_at()})"
             )
     order = read_order(by, upstream.columns, step)
+    check_repeatable((o.text for o in order), upstream.mode, step)
     return WindowTop(upstream, keys, shape, firing, n, order, bool(ties), late=late, name=_derived("top", keys))
 
 

@@ -18,11 +18,12 @@ from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.changelog import net, touched, weighted
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock
+from penstock.state.hashing import hash_rows
 from penstock.state.samekeys import same_values
-from penstock.windows.aggregates.buffers import whole
+from penstock.windows.aggregates.buffers import validity, whole
 from penstock.windows.aggregates.codes import codes, first_of_each
 from penstock.windows.aggregates.counts import Count
-from penstock.windows.aggregates.ordering import sort_keys
+from penstock.windows.aggregates.ordering import orderable, sort_keys
 from penstock.windows.aggregates.subtraction import negative
 from penstock.windows.exploded import exploded
 from penstock.windows.pairs import stops
@@ -141,7 +142,7 @@ class RegroupingKernel(_OfATable):
         table = state.table("rows", keys, within=self.row_key, schema=came.drop_columns([WEIGHT]).schema)
         owner, held = table.find(asked)
         found = touched(held, owner, came, group, self.row_key)
-        table.delete(found.rows.filter(pa.array(found.goes)))
+        table.delete(found.rows.filter(pa.array(found.ends)))
         table.put(found.rows.filter(pa.array(found.comes)))
         changed = np.isin(found.group, found.group[found.goes | found.comes])
         before, now = (
@@ -157,13 +158,12 @@ class RegroupingKernel(_OfATable):
         return list(dict.fromkeys((*self.partials.keys, *self.row_key, *arguments)))
 
     def _results(self, rows: pa.Table, group: Ints) -> pa.Table:
-        """The results of each group."""
-        order = np.argsort(group, kind="stable")
+        """The results of each group, its rows in the order of their key: so the same rows give the same bits."""
+        order = np.lexsort([*reversed(self._order(rows)), group])
         rows, group = rows.take(pa.array(order)), group[order]
-        zeros = np.zeros(rows.num_rows, np.int64)
         if self.partials.ordered:
-            place = self._places(rows)
-            for name, values in ((TIME, zeros), (PARTITION, zeros.astype(np.int32)), (POSITION, place)):
+            zeros, places = np.zeros(len(order), np.int64), np.arange(len(order))
+            for name, values in ((TIME, zeros), (PARTITION, zeros.astype(np.int32)), (POSITION, places)):
                 rows = rows.append_column(name, pa.array(values))
         keys, low = self.partials.keys, begins(group, group)
         parts = self.partials.begin(rows, keys)
@@ -172,12 +172,17 @@ class RegroupingKernel(_OfATable):
         made = pa.table([*owners.columns, *results], names=[*keys, *self.partials.names()])
         return exploded(made, self.partials.names()[0]) if self.explode else made
 
-    def _places(self, rows: pa.Table) -> Ints:
-        """The places of rows in the order of their key."""
-        order = np.lexsort([sort_keys(whole(rows[name])) for name in reversed(self.row_key)])
-        places = np.empty(len(order), np.int64)
-        places[order] = np.arange(len(order))
-        return places
+    def _order(self, rows: pa.Table) -> list[Ints]:
+        """What rows are put in order by: their key, null first, and where its type has no order a hash of it."""
+        keys: list[Ints] = []
+        for name in self.row_key:
+            column = whole(rows[name])
+            if not orderable(column.type):
+                keys.append(hash_rows(rows, [name]).astype(np.int64))
+                continue
+            there, key = validity(column), sort_keys(column)
+            keys += [key] if there is None else [there.astype(np.int64), np.where(there, key, 0)]
+        return keys
 
 
 def _groups(rows: pa.Table, keys: tuple[str, ...]) -> Ints:

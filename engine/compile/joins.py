@@ -52,7 +52,9 @@ class Sides:
         if left == right:
             return left.simpleString()
         both = f"coalesce(cast(null AS {left.simpleString()}), cast(null AS {right.simpleString()}))"
-        if {left.typeName(), right.typeName()} & {"string", "boolean"}:
+        inexact = {left.typeName(), right.typeName()} & {"float", "double"}
+        if {left.typeName(), right.typeName()} & {"string", "boolean"} or len(inexact) == 1:
+            # a whole number as a double may be another one's: keys would run into each other
             raise PlanError(
                 f"{where_written(self.node)}: {mine} is {left.simpleString()} and {other} is {right.simpleString()}; "
                 "cast one of them first."
@@ -79,13 +81,19 @@ class Sides:
         return made
 
     def compiled(
-        self, kernel: Kernel, edges: tuple[CompiledEdge, ...], hidden: Mapping[str, pa.DataType] = ORDER
+        self,
+        kernel: Kernel,
+        edges: tuple[CompiledEdge, ...],
+        hidden: Mapping[str, pa.DataType] = ORDER,
+        how: str = "inner",
     ) -> CompiledStep:
         """The step; ``hidden`` are the columns of its results that users do not see."""
         types = self.types()
         names = [*self.keys, *self.left, *self.right]
-        own = {mine: self.frames[0].schema[mine].dataType for mine in self.keys}
-        cast = any(kind.simpleString() != k for kind, k in zip(own.values(), self._common, strict=True))
+        # where a key may be the right's it stays of the type that both have in common, as Spark's `using` has it
+        left = self.frames[0].schema
+        own = {} if how in ("right", "full") else {mine: left[mine].dataType for mine in self.keys}
+        cast = any(kind.simpleString() != k for kind, k in zip(own.values(), self._common, strict=bool(own)))
         columns = self.node.columns.names
 
         def finished(rows: DataFrame) -> DataFrame:
@@ -118,7 +126,7 @@ def interval(node: IntervalJoin, frames: Sequence[DataFrame], buckets: int) -> C
         micros(node.high),
         node.how,
     )
-    return sides.compiled(kernel, (sides.edge(0), sides.edge(1)))
+    return sides.compiled(kernel, (sides.edge(0), sides.edge(1)), how=node.how)
 
 
 def lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
@@ -142,7 +150,7 @@ def tables(node: TableJoin, frames: Sequence[DataFrame], buckets: int) -> Compil
         made.append(TableSide(carried, _of(carried, types), within, pads[edge]))
     kernel = TableJoinKernel(sides.keys, _of(sides.keys, types), *made)
     edges = tuple(table_edge(sides.edge(edge).columns, frame) for edge, frame in enumerate(frames))
-    return sides.compiled(kernel, edges, {WEIGHT: pa.int8()})
+    return sides.compiled(kernel, edges, {WEIGHT: pa.int8()}, node.how)
 
 
 def asof(node: AsOf, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:

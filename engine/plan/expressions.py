@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +19,12 @@ from penstock.plan.written import written_at
 
 # They run any static Java method: text of a job is code, but not that much code.
 FORBIDDEN = ("reflect", "java_method", "try_reflect")
+
+# As sqlglot calls them, or passes them on: another value each time.
+UNREPEATABLE = (
+    "current_timestamp", "current_date", "current_time", "localtimestamp", "now", "rand", "randn", "uuid", "shuffle",
+    "monotonically_increasing_id", "spark_partition_id",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,20 @@ def check(text: str, columns: Columns, step: str) -> str:
     for name in names_in(tree):
         columns.require(name, step, any_case=True)
     return text
+
+
+def check_repeatable(texts: Iterable[str], mode: str, step: str) -> None:
+    """Over a table refuse what may give another value when a row is taken back than when it came."""
+    if mode == "append":
+        return
+    for text in texts:
+        for function in parse(text, step).find_all(exp.Func):
+            name = (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
+            if name in UNREPEATABLE:
+                raise PlanError(
+                    f"{step}: {function.sql(dialect='spark')} gives another value each time, and a table's row that "
+                    f"goes is recognised by the values that it came with; have the value in a column. ({written_at()})"
+                )
 
 
 def _refuse_aggregates(tree: exp.Expr, text: str, step: str) -> None:

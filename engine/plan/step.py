@@ -82,6 +82,21 @@ def check_late(late: str, step: str) -> Late:
     return late  # type: ignore[return-value]  # mypy does not follow get_args
 
 
+def check_timed(upstream: Node, step: str) -> None:
+    """Refuse rows that have no event time."""
+    if not upstream.timed:
+        raise PlanError(f"{step}: the rows have no event time, as the changes of a table have none. ({written_at()})")
+
+
+def row_steps(table: Node) -> list[str]:
+    """The row steps after the step that made a table, in words: what was added by them must be taken back by them."""
+    found = []
+    while not isinstance(table, Step) and table.inputs:
+        found.append(table.describe())
+        table = table.inputs[0]
+    return found[::-1]
+
+
 def late_rows(node: Node) -> LateRows:
     """The node of ``.late``."""
     if not isinstance(node, Step):

@@ -23,7 +23,7 @@ class Rules:
     """How an input's time moves; ``processing`` time is the wall's.
 
     ``loads`` is the time of an input that is being loaded: there is none until a batch brings no row of it, and
-    then it holds nobody back.
+    then it is idle: it holds nobody back, and moves nobody.
     """
 
     lateness_us: int = 0
@@ -51,7 +51,7 @@ class InputTime:
     def moved(self, rules: Rules, newest: Mapping[int, int], wall_us: int) -> InputTime:
         """After a batch that brought these newest times; the watermark never goes back."""
         if rules.loads:
-            return self if newest else replace(self, watermark_us=END_US)
+            return self if newest else replace(self, watermark_us=END_US, idle=True)
         if rules.processing:
             newest = {0: max([wall_us, *newest.values()])}
         furthest = {p: max(t, self.newest_us.get(p, t)) for p, t in newest.items()}

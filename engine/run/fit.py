@@ -40,9 +40,9 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
             found.append(f"the step {name!r} is gone")
         else:
             found += [
-                f"step {name!r}: {part} was {_told(was[part])} and is {_told(is_now.get(part))}"
-                for part in was
-                if was[part] != is_now.get(part)
+                f"step {name!r}: {part} was {_told(was.get(part))} and is {_told(is_now.get(part))}"
+                for part in {**was, **is_now}
+                if was.get(part) != is_now.get(part)
             ]
     return found
 

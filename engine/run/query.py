@@ -31,6 +31,7 @@ from penstock.state.checkpoint import Checkpoint
 BUCKETS_PER_CORE = 4
 LEAST_BUCKETS = 8
 SMALL_BYTES = 4_000_000
+WHOLE = "whole.json"  # the newest batch of which it was decided that it takes all that is there
 SMALL_ROWS = 20_000
 UNKNOWN_BYTES = 2**62  # what Spark says of a size that it does not know is greater
 
@@ -75,7 +76,7 @@ class Run:
             self._lock.release()
             raise
         self._query: StreamingQuery | None = None
-        self._whole = False
+        self._whole_from: int | None = None
 
     def _check_spark_part(self, committed: int) -> None:
         offsets = Path(self._checkpoint.path) / "spark" / "offsets"
@@ -94,7 +95,8 @@ class Run:
         )
         if once:
             writer = writer.trigger(availableNow=True)
-            self._whole = self._layout.needs_ticks  # Spark then takes the backlog in one batch
+            if self._layout.needs_ticks:
+                self._whole_from = self._planned() + 1  # Spark then takes the backlog in one batch
         elif trigger is not None:
             least = micros(duration(trigger, "trigger")) // 1000
             writer = writer.trigger(processingTime=f"{least} milliseconds")
@@ -129,10 +131,26 @@ class Run:
         try:
             silent = self._streams.silent(frame) if small else ()
             given, wall_us = self._streams.given(frame), self._wall_us(batch)
-            return self._engine.process(batch, given, wall_us, small=small, whole=self._whole, silent=silent)
+            whole = self._is_whole(batch)
+            return self._engine.process(batch, given, wall_us, small=small, whole=whole, silent=silent)
         finally:
             if persisted:
                 frame.unpersist()
+
+    def _planned(self) -> int:
+        """The last batch that Spark's log has, run or not."""
+        names = (path.name for path in (Path(self._checkpoint.path) / "spark" / "offsets").glob("*"))
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _is_whole(self, batch: int) -> bool:
+        """True when the batch takes all that is there; what was decided of it once holds when it is run again."""
+        said = self._checkpoint.read_json(WHOLE)
+        if said is not None and said["batch"] == batch:
+            return True
+        if self._whole_from is None or batch < self._whole_from or not any(s.loads for s in self._layout.stages):
+            return False
+        self._checkpoint.write_json(WHOLE, {"batch": batch})
+        return True
 
     def _wall_us(self, batch: int) -> int:
         """The batch's wall time as Spark's log has it: the same when the batch is run again."""

@@ -72,3 +72,15 @@ def test_time_never_goes_back_and_survives_the_manifest(batches):
         assert all(moved.steps[s] >= t for s, t in clock.steps.items())
         assert Clock.from_json(json.loads(json.dumps(moved.to_json()))) == moved
         clock = moved
+
+
+def test_a_table_that_is_loaded_holds_nobody_back_and_moves_nobody():
+    rules = {"s": Rules(0, 60_000_000), "t (loading)": Rules(loads=True)}
+    steps = {"w": StepTime(("s", "t (loading)"), 0)}
+    clock = Clock().moved(rules, steps, {"s": {0: 100}, "t (loading)": {0: 5}}, 0)
+    assert clock.steps == {}  # the table still comes
+    clock = clock.moved(rules, steps, {"s": {0: 200}}, 1)
+    assert clock.steps == {"w": 200}
+    clock = clock.moved(rules, steps, {"t (loading)": {0: 6}}, 120_000_001)  # the stream is idle now
+    assert clock.steps == {"w": 200}
+    assert clock.moved(rules, steps, {"s": {0: 300}}, 120_000_002).steps == {"w": 300}

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from penstock import Job, sinks, sources
+from penstock import Job, PlanError, sinks, sources
 from penstock.testing import JobCrashed, JobTester
 
 TABLES = {
@@ -201,3 +201,21 @@ def test_a_deleted_key_is_forgotten_when_its_time_is_over(tester):
     t.advance("rows", "2026-01-01 11:00:01")
     t.push("rows", {"id": 1, "v": "older", "gone": False, "at": "2026-01-01 09:00"})
     assert t.read("now") == [{"id": 1, "v": "older"}]
+
+
+def two(left: str, right: str, how: str) -> Job:
+    job = Job("two")
+    a = job.table("a", sources.files("a", format="json", schema=f"id {left}, x string"), key="id")
+    b = job.table("b", sources.files("b", format="json", schema=f"id {right}, y string"), key="id")
+    a.join(b, on="id", how=how).to(sinks.memory("out"))
+    return job
+
+
+def test_keys_of_two_types_meet_where_both_hold_the_same_numbers(tester):
+    t = tester(two("int", "long", "full"))
+    t.push("a", {"id": 1, "x": "one"})
+    t.push("b", {"id": 1, "y": "uno"}, {"id": 10**12, "y": "mucho"})
+    assert sorted((r["id"], r["x"], r["y"]) for r in t.read("out")) == [(1, "one", "uno"), (10**12, None, "mucho")]
+    t = tester(two("int", "double", "inner"))
+    with pytest.raises(PlanError, match="id is int and id is double; cast one of them first"):
+        t.push("a", {"id": 1, "x": "one"})

@@ -158,6 +158,15 @@ def test_the_published_truth_table():
         assert got == [sorted(step) for step in steps], how
 
 
+def test_in_a_full_join_a_null_is_a_key_like_any_other():
+    with tempfile.TemporaryDirectory() as folder:
+        play = Play(folder, "full", (), (), 1)
+        play.batch(({None: (None, 1, [])}, {None: (None, "a", 0.5)}))
+        assert +play.view == Counter({("None", "1", "[]", "a", "0.5"): 1})
+        play.batch(({None: (None, 1, [])}, {}))
+        assert +play.view == Counter({("None", "1", "[]", "None", "None"): 1})
+
+
 def test_a_change_of_one_row_does_not_read_the_rows_that_share_its_key(monkeypatch):
     with tempfile.TemporaryDirectory() as folder:
         play = Play(folder, "left", ("id",), (), 1)

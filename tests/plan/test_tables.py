@@ -43,6 +43,7 @@ def test_explain_says_what_is_kept():
     named.by("name").agg(n="count(*)", most="max(id)").to(sinks.memory("a"))
     orders.by("customer").agg(n="count(*)").named("counts").to(sinks.memory("b"))
     orders.by("customer").top(1, by="id").to(sinks.memory("c"))
+    orders.by("sku").agg(ids="sum(id)").to(sinks.memory("e"))
     orders.changes().to(sinks.memory("d"))
     told = orders.job.explain()
     for line in (
@@ -50,11 +51,19 @@ def test_explain_says_what_is_kept():
         "keeps the rows of both tables, as long as these have them",
         "keeps what the aggregates read of every row of the table",
         "keeps partial aggregates per key, as long as the table has rows of it",
+        "keeps a part per key, as long as the table has rows of it; of floats what is read of every row",
         "keeps the rows of the table",
         "changes 'changes_of_orders' by id",
         "output 'd' to memory d (append)",
     ):
         assert line in told, told
+
+
+def test_state_depends_on_the_row_steps_before_it():
+    orders, _, _ = shop()
+    counts = [orders.where(p).by("sku").agg(n="count(*)") for p in ("id > 1", "id > 2")]
+    told = [count.node.state_depends_on()["table's rows"] for count in counts]
+    assert told == [["where id > 1"], ["where id > 2"]]
 
 
 REFUSED = {
@@ -76,6 +85,18 @@ REFUSED = {
         "approx_count_distinct is Spark's own aggregate",
     ),
     "a window over changes": (lambda o, c, n: o.changes().window(tumbling("1 hour")), "no event time"),
+    "the time of day": (
+        lambda o, c, n: o.where("customer > unix_timestamp()"),
+        r"CURRENT_TIMESTAMP\(\) gives another value each time",
+    ),
+    "chance": (lambda o, c, n: o.by("customer").agg(n="sum(id * rand())"), r"RAND\(\) gives another value"),
+    "changes without repeats": (lambda o, c, n: o.changes().deduplicate("id", within="1 hour"), "no event time"),
+    "a stream and a table": (
+        lambda o, c, n: o.changes().join(c, on="id"),
+        r"a Table is no stream; a stream meets a table by \.lookup",
+    ),
+    "another job's": (lambda o, c, n: o.join(shop()[1], on={"customer": "no"}), "belongs to the job 'shop'"),
+    "a total": (lambda o, c, n: o.by(), r"\.with_columns\(all_rows='1'\)"),
     "a column op": (lambda o, c, n: o.rename(sku="op").changes(), "a column 'op' of its own"),
     "asof of a join": (
         lambda o, c, n: o.job.stream(
