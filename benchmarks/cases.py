@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from benchmarks.case import LATENESS, Case
+from benchmarks.data import Events, one_stream
 from penstock.stream import Stream
 from penstock.windows import hopping, session, tumbling
 
-LATENESS = "10 seconds"
 TIMES = ("window_start", "window_end")
-
-
-@dataclass(frozen=True)
-class Case:
-    """One query over generated rows; ``goal`` is the least ratio against tuned PySpark."""
-
-    name: str
-    keys: int
-    key: str
-    goal: float
-    ours: Callable[[Stream], Stream]
-    theirs: Callable[[DataFrame], DataFrame]
 
 
 def windowed(size: str, every: str | None) -> tuple[Callable[[Stream], Stream], Callable[[DataFrame], DataFrame]]:
@@ -72,12 +60,17 @@ def theirs_stateless(rows: DataFrame) -> DataFrame:
 TUMBLING = windowed("10 seconds", None)
 HOPPING = windowed("10 minutes", "10 seconds")
 
+FEW = one_stream(Events(2_000))
+MANY = one_stream(Events(200_000))
+FEW_NAMES = one_stream(Events(2_000, "string"))
+MANY_NAMES = one_stream(Events(200_000, "string"))
+
 CASES = (
-    Case("tumbling_2k_long", 2_000, "long", 1.5, *TUMBLING),
-    Case("tumbling_2k_string", 2_000, "string", 1.5, *TUMBLING),
-    Case("tumbling_200k_long", 200_000, "long", 3.0, *TUMBLING),
-    Case("tumbling_200k_string", 200_000, "string", 3.0, *TUMBLING),
-    Case("hopping_2k_long", 2_000, "long", 1.5, *HOPPING),
-    Case("session_2k_long", 2_000, "long", 1.2, ours_sessions, theirs_sessions),
-    Case("stateless", 2_000, "long", 0.97, ours_stateless, theirs_stateless),
+    Case("tumbling_2k_long", FEW, *TUMBLING, goal=1.5),
+    Case("tumbling_2k_string", FEW_NAMES, *TUMBLING, goal=1.5),
+    Case("tumbling_200k_long", MANY, *TUMBLING, goal=3.0),
+    Case("tumbling_200k_string", MANY_NAMES, *TUMBLING, goal=3.0),
+    Case("hopping_2k_long", FEW, *HOPPING, goal=1.5),
+    Case("session_2k_long", FEW, ours_sessions, theirs_sessions, goal=1.2),
+    Case("stateless", FEW, ours_stateless, theirs_stateless, goal=0.97),
 )

@@ -11,16 +11,20 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.data import SECOND_US, generate
+from benchmarks.case import Case
+from benchmarks.cases import TUMBLING
+from benchmarks.data import BEGIN_US, SECOND_US, Events, events, one_stream, write_in_order
 from benchmarks.table import spread
 
 DONE = "first window committed"
 HEADER = ("process", "s to the first window")
+CASE = Case("first", one_stream(Events(100)), *TUMBLING)
 
 
 def measure(folder: Path, runs: int) -> list[list[str]]:
     """Seconds from the start of Python, the sides in turns."""
-    generate(folder / "first", 1_000, 1, 100, "long", 60 * SECOND_US)
+    rows = events(1_000, 100, "long", BEGIN_US, 60 * SECOND_US, seed=0)
+    write_in_order(iter([rows]), folder / "first" / "events")
     seconds: dict[str, list[float]] = {"ours": [], "tuned": []}
     for _ in range(runs):
         for side, took in seconds.items():
@@ -43,16 +47,14 @@ def _cold(side: str, folder: Path) -> float:
 
 def run(side: str, folder: Path) -> None:
     """The query of the cold process; what it imports is part of the time."""
-    from benchmarks.cases import TUMBLING
     from benchmarks.machine import open_spark
     from benchmarks.sides import Ours, tuned
 
-    ours, theirs = TUMBLING
     spark = open_spark()
-    query = Ours(spark, ours) if side == "ours" else tuned(spark, theirs)
+    query = Ours(spark, CASE) if side == "ours" else tuned(spark, CASE)
     # Spark's own windows come out with the batch after the rows, ours with the rows
     batch = 0 if side == "ours" else 1
-    running = query.start(folder / "first", "long", folder / "cold", None, once=True)
+    running = query.start(folder / "first", folder / "cold", None, once=True)
     while not query.committed(folder / "cold", batch).exists() and query.is_active(running):
         time.sleep(0.001)
     if query.committed(folder / "cold", batch).exists():

@@ -9,7 +9,8 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
-from benchmarks.cases import windowed
+from benchmarks.case import Case
+from benchmarks.cases import FEW, windowed
 from benchmarks.data import BEGIN_US, SECOND_US, distinct, events
 from benchmarks.live import live
 from benchmarks.sides import Ours, Side, tuned
@@ -71,8 +72,8 @@ def _both(
     spark: SparkSession, size: str, pushed: Callable[[Side], list[list[float]]]
 ) -> tuple[list[list[float]], list[list[float]]]:
     """One after the other and not in turns: a query that waits looks at its folder all the time."""
-    ours, theirs = windowed(size, None)
-    return pushed(Ours(spark, ours)), pushed(tuned(spark, theirs))
+    case = Case("growth", FEW, *windowed(size, None))
+    return pushed(Ours(spark, case)), pushed(tuned(spark, case))
 
 
 def _line(rows: int, ours: Sequence[float], theirs: Sequence[float]) -> list[str]:

@@ -16,24 +16,24 @@ GIVE_UP_SECONDS = 300.0
 
 
 class Live:
-    """A running query and the folder that it reads."""
+    """A running query and the folder in which its inputs' folders are."""
 
     def __init__(self, side: Side, source: Path, checkpoint: Path, failed: Callable[[], bool]) -> None:
         self._side = side
         self._source = source
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._failed = failed
         self._files = 0
         self._batch = -1
 
-    def push(self, table: pa.Table) -> float:
-        """Move a file in and wait for its commit; the seconds between the two."""
+    def push(self, table: pa.Table, into: str | None = None) -> float:
+        """Move a file into an input, the first unless named, and wait for its commit; the seconds between the two."""
         batch = self._newest() + 1
-        aside = move_in(table, self._source.parent, f"{self._source.name}-{self._files}.parquet")
+        aside = move_in(table, self._source, f"{self._files}.parquet")
         began = time.monotonic()
-        aside.rename(self._source / f"{self._files}.parquet")
+        aside.rename(self._source / (into or self._side.case.inputs[0].name) / f"{self._files}.parquet")
         self._files += 1
-        done = self._side.committed(self._checkpoint, batch)
+        done = self._side.committed(self.checkpoint, batch)
         while not done.exists():
             if self._failed() or time.monotonic() - began > GIVE_UP_SECONDS:
                 raise RuntimeError(f"{self._side.name}: batch {batch} was not committed")
@@ -44,7 +44,7 @@ class Live:
 
     def _newest(self) -> int:
         # counted on from the last one seen: those of old batches are swept away
-        while self._side.committed(self._checkpoint, self._batch + 1).exists():
+        while self._side.committed(self.checkpoint, self._batch + 1).exists():
             self._batch += 1
         return self._batch
 
@@ -59,10 +59,11 @@ class Live:
 
 @contextmanager
 def live(side: Side, folder: Path) -> Iterator[Live]:
-    """Start a query on an empty folder; it is stopped at the end."""
+    """Start a query on empty inputs; it is stopped at the end."""
     source, checkpoint = folder / "arriving", folder / "checkpoint"
-    source.mkdir(parents=True)
-    running = side.start(source, "long", checkpoint, None, once=False)
+    for given in side.case.inputs:
+        (source / given.name).mkdir(parents=True)
+    running = side.start(source, checkpoint, None, once=False)
     try:
         yield Live(side, source, checkpoint, lambda: not side.is_active(running))
     finally:

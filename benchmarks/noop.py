@@ -1,9 +1,10 @@
-"""A sink that asks for every row and keeps none, as Spark's own ``noop`` does."""
+"""A sink that asks for every row and keeps none, as Spark's own ``noop`` does; it takes changes too."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 
@@ -11,6 +12,8 @@ from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 @dataclass(frozen=True)
 class Noop(Sink):
     """Rows that are made and thrown away."""
+
+    upserts: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -32,6 +35,7 @@ class NoopWriter(Writer):
 
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
         for change in changes.values():
-            if not change.rows.in_process:
-                change.rows.to_spark().write.format("noop").mode("append").save()
+            for rows in (change.rows, change.deletes):
+                if rows is not None and not rows.in_process:
+                    rows.to_spark().write.format("noop").mode("append").save()
         return True

@@ -1,36 +1,41 @@
-"""The three ways to run a query: ours, PySpark tuned by hand, PySpark as it comes."""
+"""The ways to run a query: ours, PySpark tuned by hand, the same with its state in the heap, PySpark as it comes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from benchmarks.cases import LATENESS
-from benchmarks.data import schema
+from benchmarks.case import LATENESS, Case, Input
 from benchmarks.noop import Noop
+from benchmarks.outputs import DATABASE
 from penstock import Job, sinks, sources
 from penstock.run.query import Run
+from penstock.sinks.base import Sink
 from penstock.stream import Stream
+from penstock.table import Table
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 class Side(ABC):
-    """One way to run a query over the files of a folder, a file a batch."""
+    """One way to run a case over a folder that has a folder for each input, a file of each a batch."""
 
     name: str
     pause: float = 0.5  # after this long without a commit a query is idle again
 
-    def run(self, source: Path, key: str, checkpoint: Path, output: Path | None) -> None:
-        """All that is there, then stop; into parquet files, or into nothing."""
-        self.finish(self.start(source, key, checkpoint, output, once=True))
+    def __init__(self, spark: SparkSession, case: Case) -> None:
+        self.case = case
+        self._spark = spark
+
+    def run(self, source: Path, checkpoint: Path, output: Path | None) -> None:
+        """All that is there, then stop; into files, or into nothing."""
+        self.finish(self.start(source, checkpoint, output, once=True))
 
     @abstractmethod
-    def start(self, source: Path, key: str, checkpoint: Path, output: Path | None, once: bool) -> Run | StreamingQuery:
+    def start(self, source: Path, checkpoint: Path, output: Path | None, once: bool) -> Run | StreamingQuery:
         """Begin to run."""
 
     @abstractmethod
@@ -51,18 +56,19 @@ class Ours(Side):
 
     name = "ours"
 
-    def __init__(self, spark: SparkSession, query: Callable[[Stream], Stream], columns: str | None = None) -> None:
-        self._spark = spark
-        self._query = query
-        self._columns = columns
-
-    def start(self, source: Path, key: str, checkpoint: Path, output: Path | None, once: bool) -> Run:
+    def start(self, source: Path, checkpoint: Path, output: Path | None, once: bool) -> Run:
         job = Job("benchmark")
-        columns = self._columns or schema(key)
-        files = sources.files(str(source), format="parquet", schema=columns, maxFilesPerTrigger=1)
-        rows = job.stream("events", files, time="at", lateness=LATENESS)
-        self._query(rows).to(Noop() if output is None else sinks.parquet(str(output)), name="results")
+        result = self.case.ours(*(_read(job, given, source / given.name) for given in self.case.inputs))
+        result.to(self._sink(output), name="results")
         return job.start(self._spark, checkpoint=str(checkpoint), once=once)
+
+    def _sink(self, output: Path | None) -> Sink:
+        if output is None:
+            return Noop()
+        if not self.case.changes:
+            return sinks.parquet(str(output))
+        output.mkdir(parents=True)
+        return sinks.sqlite(str(output / DATABASE), "results")
 
     def finish(self, running: Run) -> None:
         running.wait()
@@ -79,16 +85,25 @@ class ByHand(Side):
 
     pause = 1.5  # its windows close in a batch of their own, without rows
 
-    def __init__(self, name: str, spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> None:
+    def __init__(self, name: str, spark: SparkSession, case: Case) -> None:
+        super().__init__(spark, case)
         self.name = name
-        self._spark = spark
-        self._query = query
 
-    def start(self, source: Path, key: str, checkpoint: Path, output: Path | None, once: bool) -> StreamingQuery:
-        files = self._spark.readStream.schema(schema(key)).option("maxFilesPerTrigger", 1)
-        writer = self._query(files.parquet(str(source))).writeStream.option("checkpointLocation", str(checkpoint))
+    def set(self, setting: str, value: str) -> None:
+        """Change a setting of its session."""
+        self._spark.conf.set(setting, value)
+
+    def start(self, source: Path, checkpoint: Path, output: Path | None, once: bool) -> StreamingQuery:
+        assert self.case.theirs is not None, f"{self.case.name} is not written by hand"
+        found = self.case.theirs(*(self._read(given, source / given.name) for given in self.case.inputs))
+        writer = found.writeStream.option("checkpointLocation", str(checkpoint))
         writer = writer.format("noop") if output is None else writer.format("parquet").option("path", str(output))
         return (writer.trigger(availableNow=True) if once else writer).start()
+
+    def _read(self, given: Input, place: Path) -> DataFrame:
+        if given.static:
+            return self._spark.read.schema(given.columns).parquet(str(place))
+        return self._spark.readStream.schema(given.columns).option("maxFilesPerTrigger", 1).parquet(str(place))
 
     def finish(self, running: StreamingQuery) -> None:
         running.awaitTermination()
@@ -100,16 +115,37 @@ class ByHand(Side):
         return checkpoint / "commits" / str(batch)
 
 
-def tuned(spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> ByHand:
+def _read(job: Job, given: Input, place: Path) -> Stream | Table:
+    """An input as our job reads it."""
+    files = sources.files(str(place), format="parquet", schema=given.columns, maxFilesPerTrigger=1)
+    lateness = None if given.time is None else LATENESS
+    if given.key is None:
+        return job.stream(given.name, files, time=given.time, lateness=lateness)
+    return job.table(
+        given.name, files,
+        key=given.key, sequence=given.sequence, time=given.time, lateness=lateness, delete_when=given.delete_when,
+    )  # fmt: skip
+
+
+def tuned(spark: SparkSession, case: Case) -> ByHand:
     """What somebody sets who knows Structured Streaming well."""
-    own = spark.newSession()
-    own.conf.set("spark.sql.session.timeZone", "UTC")
-    own.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
-    own.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-    own.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-    return ByHand("tuned", own, query)
+    side = heap(spark, case, "tuned")
+    side.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+    side.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    return side
 
 
-def defaults(spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> ByHand:
+def heap(spark: SparkSession, case: Case, name: str = "heap") -> ByHand:
+    """As many partitions as cores; the state is where Spark keeps it by itself, in the heap."""
+    side = ByHand(name, spark.newSession(), case)
+    side.set("spark.sql.session.timeZone", "UTC")
+    side.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
+    return side
+
+
+def defaults(spark: SparkSession, case: Case) -> ByHand:
     """Nothing set."""
-    return ByHand("defaults", spark.newSession(), query)
+    return ByHand("defaults", spark.newSession(), case)
+
+
+BY_HAND = {"tuned": tuned, "heap": heap, "defaults": defaults}

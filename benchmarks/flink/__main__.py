@@ -30,7 +30,7 @@ def main() -> None:
     print(f"{described()}; Flink {FLINK}, heap {HEAP}", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-flink-") as place:
         folder = Path(place)
-        few = inputs(folder, FEW, QUERIES[0].keys)
+        few = inputs(QUERIES[0], folder, FEW)
         began = time.monotonic()
         with Flink(folder) as flink:
             flink.run(QUERIES[0], "heap", few.flink, folder / "cold", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,53 +11,49 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.data import BEGIN_US, SECOND_US, events, move_in
+from benchmarks.case import Case, Input
+from benchmarks.data import tables, write_in_order
+from benchmarks.outputs import CLOSING_US
 
-FILES = 5
 READERS = 2
-SPAN_US = 3600 * SECOND_US
-BIDDERS = 100
-# An hour after the others comes one row more: at the end of its input Flink closes every window, and ours does
-# only what time has passed. With this row both have the same windows to close.
-CLOSING_US = BEGIN_US + 2 * SPAN_US
 CLOSING = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=CLOSING_US)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the rows are."""
+    """Where the rows are: in each a folder for each input."""
 
     ours: Path
     flink: Path
 
 
-def inputs(folder: Path, rows: int, keys: int) -> Inputs:
+def inputs(case: Case, folder: Path, total: int) -> Inputs:
     """Generate the rows, unless they are there."""
-    places = Inputs(folder / f"{rows}_{keys}" / "ours", folder / f"{rows}_{keys}" / "flink")
-    if not places.ours.parent.exists():
-        places.ours.mkdir(parents=True)
-        places.flink.mkdir()
-        tables = [_table(number, rows // FILES, keys) for number in range(FILES)]
-        tables[-1] = pa.concat_tables([tables[-1], _closing(tables[-1].schema)])
-        for number, table in enumerate(tables):
-            path = move_in(table, places.ours, f"{number}.parquet")
-            os.utime(path, (BEGIN_US // SECOND_US + number,) * 2)
-        _for_readers(pa.concat_tables(tables), places.flink)
+    place = case.place(folder, total)
+    places = Inputs(place / "ours", place / "flink")
+    if not place.exists():
+        for given in case.inputs:
+            made = list(_tables(given, total))
+            write_in_order(iter(made), places.ours / given.name)
+            _for_readers(pa.concat_tables(made), places.flink / given.name)
     return places
 
 
-def _table(number: int, rows: int, keys: int) -> pa.Table:
-    span_us = SPAN_US // FILES
-    table = events(rows, keys, "long", BEGIN_US + number * span_us, span_us, seed=number)
-    # Flink's event time is in milliseconds: finer times would make other windows of it
-    times_us = table["at"].cast(pa.int64()).to_numpy() // 1_000 * 1_000
-    bidders = np.random.default_rng(rows + number).integers(0, BIDDERS, rows)
-    table = table.set_column(2, "at", pa.array(times_us).cast(pa.timestamp("us", "UTC")))
-    return table.append_column("bidder", pa.array(bidders))
-
-
-def _closing(schema: pa.Schema) -> pa.Table:
-    return pa.table({"key": [0], "price": [0], "at": [CLOSING], "bidder": [0]}, schema=schema)
+def _tables(given: Input, total: int) -> Iterator[pa.Table]:
+    """An input whose times are whole milliseconds, with its closing row at the end."""
+    for number, table in enumerate(tables(given, total)):
+        if given.time is None:
+            yield table
+            continue
+        column = table.column_names.index(given.time)
+        # Flink's event time is in milliseconds: finer times would make other windows of it
+        times_us = table.column(column).cast(pa.int64()).to_numpy() // 1_000 * 1_000
+        table = table.set_column(column, given.time, pa.array(times_us).cast(pa.timestamp("us", "UTC")))
+        if number == given.files - 1:
+            closing = table.slice(table.num_rows - 1)
+            at = pa.array([CLOSING], table.schema.field(column).type)
+            table = pa.concat_tables([table, closing.set_column(column, given.time, at)])
+        yield table
 
 
 def _for_readers(table: pa.Table, folder: Path) -> None:
@@ -66,6 +62,7 @@ def _for_readers(table: pa.Table, folder: Path) -> None:
     Flink does not take the files of a folder in the order of time, and a reader's time is the newest it has seen:
     from files that follow each other in time it drops rows as late (seen: a file in five).
     """
+    folder.mkdir(parents=True)
     for reader in range(READERS):
         rows = pa.array(np.arange(reader, table.num_rows, READERS))
         # one row group: it lies in one block, however large the file is

@@ -14,10 +14,10 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
+from benchmarks.case import Case
 from benchmarks.flink.inputs import Inputs, inputs
-from benchmarks.flink.outputs import compare, output
-from benchmarks.flink.queries import COLUMNS, Query
 from benchmarks.flink.side import Flink
+from benchmarks.outputs import compare, output
 from benchmarks.sides import Ours
 from benchmarks.table import spread
 
@@ -35,14 +35,14 @@ class Figures:
     out: int = 0
 
 
-def sides(query: Query, flink: Flink, backends: list[str], spark: SparkSession | None) -> Iterator[tuple[str, Run]]:
+def sides(query: Case, flink: Flink, backends: list[str], spark: SparkSession | None) -> Iterator[tuple[str, Run]]:
     """The ways to run the query, each with its name."""
     if spark is not None:
-        ours = Ours(spark, query.ours, COLUMNS)
+        ours = Ours(spark, query)
 
         def run_ours(places: Inputs, checkpoint: Path, written: Path | None) -> float:
             began = time.monotonic()
-            ours.run(places.ours, "long", checkpoint, written)
+            ours.run(places.ours, checkpoint, written)
             return time.monotonic() - began
 
         yield "ours", run_ours
@@ -54,15 +54,15 @@ def sides(query: Query, flink: Flink, backends: list[str], spark: SparkSession |
         yield f"flink {backend}", run_flink
 
 
-def measure(query: Query, ways: dict[str, Run], folder: Path, rows: int, runs: int) -> list[list[str]]:
+def measure(query: Case, ways: dict[str, Run], folder: Path, rows: int, runs: int) -> list[list[str]]:
     """The lines of the table: the sides agree on their output first, which warms them too, then take turns."""
     figures = {name: Figures() for name in ways}
-    many, few = inputs(folder, rows, query.keys), inputs(folder, FEW, query.keys)
+    many, few = inputs(query, folder, rows), inputs(query, folder, FEW)
     outputs = {}
     for name, run in ways.items():
         with _own(folder) as place:
             run(many, place / "checkpoint", place / "output")
-            outputs[name] = output(place / "output", repeats=name != "ours")
+            outputs[name] = output(place / "output", repeats=query.repeats and name != "ours")
         figures[name].out = outputs[name].rows
         print(f"{query.name}, {name}: {outputs[name]}", file=sys.stderr, flush=True)
     compare(query.name, outputs)
@@ -75,7 +75,7 @@ def measure(query: Query, ways: dict[str, Run], folder: Path, rows: int, runs: i
                     took.append(ways[name](places, place / "checkpoint", None))
         told = ", ".join(f"{name} {seen.whole[-1]:.2f} s" for name, seen in figures.items())
         print(f"{query.name} {turn + 1}/{runs}: {told}", file=sys.stderr, flush=True)
-    return [_line(query.name, name, rows, seen, figures.get("ours")) for name, seen in figures.items()]
+    return [_line(query.name, name, query.rows(rows), seen, figures.get("ours")) for name, seen in figures.items()]
 
 
 @contextmanager

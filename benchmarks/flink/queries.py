@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.case import Case, Cut, Input
+from benchmarks.data import events
+from benchmarks.joins import ASOF, INTERVALS
+from benchmarks.table_join import TABLE_JOINS
 from penstock import windows
 from penstock.stream import Stream
 
-COLUMNS = "key long, price long, at timestamp, bidder long"
-LATENESS_SECONDS = 10
+BIDDERS = 100
 
 
 @dataclass(frozen=True)
-class Query:
-    """One query over the generated rows, for so many keys; both ways name their columns alike."""
+class Bids:
+    """Events with a bidder."""
 
-    name: str
     keys: int
-    ours: Callable[[Stream], Stream]
-    flink: str
+
+    def __call__(self, cut: Cut) -> pa.Table:
+        made = events(cut.rows, self.keys, "long", cut.begin_us, cut.span_us, cut.number)
+        bidders = np.random.default_rng(cut.rows + cut.number).integers(0, BIDDERS, cut.rows)
+        return made.append_column("bidder", pa.array(bidders))
 
 
 def windowed(shape: str, aggregates: str = "count(*) as n, max(price) as highest") -> str:
@@ -79,13 +86,20 @@ def distinct(rows: Stream) -> Stream:
     return rows.by("key").window(windows.tumbling("1 minute")).agg(bidders="count(distinct bidder)")
 
 
+COLUMNS = "key long, price long, at timestamp, bidder long"
+FEW = (Input("events", COLUMNS, Bids(2_000)),)
+MANY = (Input("events", COLUMNS, Bids(200_000)),)
+
 QUERIES = (
-    Query("tumbling_2k", 2_000, tumbling, TUMBLE),
-    Query("tumbling_200k", 200_000, tumbling, TUMBLE),
-    Query("hopping_2k", 2_000, hopping, HOP),
-    Query("sliding_200k", 200_000, sliding, OVER),
-    Query("session_2k", 2_000, session, SESSION),
-    Query("session_200k", 200_000, session, SESSION),
-    Query("cumulating_2k", 2_000, cumulating, CUMULATE),
-    Query("distinct_2k", 2_000, distinct, DISTINCT),
+    Case("tumbling_2k", FEW, tumbling, flink=TUMBLE),
+    Case("tumbling_200k", MANY, tumbling, flink=TUMBLE),
+    Case("hopping_2k", FEW, hopping, flink=HOP),
+    Case("sliding_200k", MANY, sliding, flink=OVER, repeats=True),
+    Case("session_2k", FEW, session, flink=SESSION),
+    Case("session_200k", MANY, session, flink=SESSION),
+    Case("cumulating_2k", FEW, cumulating, flink=CUMULATE),
+    Case("distinct_2k", FEW, distinct, flink=DISTINCT),
+    *INTERVALS,
+    ASOF,
+    *TABLE_JOINS,
 )

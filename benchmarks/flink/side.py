@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
+from benchmarks.case import Case
 from benchmarks.flink.environment import install, java_home
-from benchmarks.flink.queries import LATENESS_SECONDS, Query
+from benchmarks.flink.tables import created, into
 
 HEAP = "3g"
 REPLY = "flink run: "
@@ -29,12 +30,17 @@ class Flink:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=folder,
             )  # fmt: skip
 
-    def run(self, query: Query, backend: str, source: Path, checkpoint: Path, output: Path | None) -> float:
+    def run(self, query: Case, backend: str, source: Path, checkpoint: Path, output: Path | None) -> float:
         """All that is there, then stop; into parquet files, or into nothing. The seconds from submission to end."""
         asked = {
-            "query": query.flink, "lateness": LATENESS_SECONDS, "backend": BACKENDS[backend], "source": str(source),
-            "checkpoint": str(checkpoint), "output": None if output is None else str(output),
-        }  # fmt: skip
+            "create": [created(given, source / given.name) for given in query.inputs],
+            "insert": f"create table results with ({into(query, output)}) as {query.flink}",
+            "settings": {
+                "state.backend.type": BACKENDS[backend],
+                "execution.checkpointing.dir": f"file://{checkpoint}",
+                **dict(query.settings),
+            },
+        }
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")

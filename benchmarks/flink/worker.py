@@ -21,31 +21,19 @@ SETTINGS = {
     "table.local-time-zone": "UTC",
     "rest.bind-port": "0",
 }
-EVENTS = """
-create table events (
-  key bigint, price bigint, `at` timestamp_ltz(3), bidder bigint,
-  watermark for `at` as `at` - interval '{lateness}' second
-) with ('connector' = 'filesystem', 'path' = 'file://{source}', 'format' = 'parquet', 'parquet.utc-timezone' = 'true')
-"""
-NOWHERE = "'connector' = 'blackhole'"
-FILES = "'connector' = 'filesystem', 'path' = 'file://{}', 'format' = 'parquet', 'parquet.utc-timezone' = 'true'"
 
 
 def run(asked):
     """The seconds from the submission of the query to its end."""
     configuration = Configuration()
-    own = {
-        "state.backend.type": asked["backend"],
-        "execution.checkpointing.dir": f"file://{asked['checkpoint']}",
-    }
-    for name, value in {**SETTINGS, **own}.items():
+    for name, value in {**SETTINGS, **asked["settings"]}.items():
         configuration.set_string(name, value)
     settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
     tables = TableEnvironment.create(settings)
-    tables.execute_sql(EVENTS.format(source=asked["source"], lateness=asked["lateness"]))
-    sink = FILES.format(asked["output"]) if asked["output"] else NOWHERE
+    for statement in asked["create"]:
+        tables.execute_sql(statement)
     began = time.monotonic()
-    tables.execute_sql(f"create table results with ({sink}) as {asked['query']}").wait()
+    tables.execute_sql(asked["insert"]).wait()
     return time.monotonic() - began
 
 
