@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.joins.precedence import Precedence
-from penstock.plan.durations import BEGINNING_US, END_US
+from penstock.plan.durations import END_US
 from penstock.state.bucket import BucketState
-from penstock.state.edge import BUCKET, DELETED, TIME, WEIGHT, Outcome, StepClock
+from penstock.state.edge import BUCKET, DELETED, TIME, WEIGHT, Outcome, StepClock, Timeless
 from penstock.state.keyed import KeyedTable
 from penstock.state.samekeys import same_values
 from penstock.windows.aggregates.buffers import flags, whole
@@ -22,7 +22,7 @@ UNTIL = "__ps_until"  # of a held row: how long it is kept; a row that is there,
 
 
 @dataclass(frozen=True)
-class LatestKernel:
+class LatestKernel(Timeless):
     """The changes of a table that holds of each key the row that counts, unless it is a delete.
 
     State is that row for every key, for ever. A delete stays too, without its values, so that an older upsert
@@ -37,14 +37,6 @@ class LatestKernel:
     tombstones_us: int | None = None
     timed: bool = False
 
-    def late_before(self, previous_us: int | None) -> int:
-        """Nothing is late: the sequence decides."""
-        return BEGINNING_US
-
-    def doubtful_before(self, previous_us: int | None) -> int:
-        """Nothing is late."""
-        return BEGINNING_US
-
     def combine(self, rows: pa.Table, previous_us: int | None) -> pa.Table:
         """Of rows with one key, the one that counts."""
         rows = rows.select([*self._brought, BUCKET])
@@ -52,10 +44,6 @@ class LatestKernel:
         if int(group.max(initial=-1)) + 1 == len(group):
             return rows
         return rows.take(pa.array(np.sort(self._precedence.winners(rows, group))))
-
-    def ticks(self, clock: StepClock) -> bool:
-        """Wall time has no say."""
-        return False
 
     def step(self, state: BucketState, rows: Sequence[pa.Table], clock: StepClock) -> Outcome:
         """Let the rows that came replace those that count less, and tell what that changes."""

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from penstock.plan.durations import BEGINNING_US, END_US
 from penstock.state.bucket import BucketState
 from penstock.state.changelog import settled
-from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock
+from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock, TimelessJoin
 from penstock.state.keyed import KeyedTable
 from penstock.windows.aggregates.codes import codes, first_of_each
 from penstock.windows.shapes import Ints
 
 
 @dataclass(frozen=True)
-class LookupKernel:
+class LookupKernel(TimelessJoin):
     """Events of edge 0 with the rows of a table whose changes come along edge 1, and apply first.
 
     State is the table's rows, one for each key. A null in a key meets nothing.
@@ -35,21 +35,9 @@ class LookupKernel:
     right_types: tuple[pa.DataType, ...] = ()
     after_load: bool = False
 
-    def late_before(self, edge: int, previous_us: int | None) -> int:
-        """Nothing is late: an event meets what is there when it comes."""
-        return BEGINNING_US
-
-    def doubtful_before(self, edge: int, previous_us: int | None) -> int:
-        """Nothing is late."""
-        return BEGINNING_US
-
     def combine(self, edge: int, rows: pa.Table, previous_us: int | None) -> pa.Table:
         """The rows as they are."""
         return rows.select([*((*self._table_columns, WEIGHT) if edge else self._event), BUCKET])
-
-    def ticks(self, clock: StepClock) -> bool:
-        """Wall time has no say."""
-        return False
 
     def step(self, state: BucketState, rows: Sequence[Sequence[pa.Table]], clock: StepClock) -> Outcome:
         """Change the table, then look every event up."""

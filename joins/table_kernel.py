@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.joins.pairing import pairs, shared_groups
-from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.changelog import Touched, net, touched, weighted
-from penstock.state.edge import BUCKET, WEIGHT, Outcome, StepClock
+from penstock.state.edge import BUCKET, WEIGHT, Outcome, StepClock, TimelessJoin
 from penstock.windows.aggregates.codes import codes, first_of_each
 from penstock.windows.shapes import Ints, Mask
 
@@ -32,7 +31,7 @@ class TableSide:
 
 
 @dataclass(frozen=True)
-class TableJoinKernel:
+class TableJoinKernel(TimelessJoin):
     """The changes of a join of tables whose changes come along edges 0 and 1.
 
     State is the rows of both sides by the key that they share. Of a key that changed on one side only, the rows
@@ -45,21 +44,9 @@ class TableJoinKernel:
     left: TableSide
     right: TableSide
 
-    def late_before(self, edge: int, previous_us: int | None) -> int:
-        """A table's changes are never late."""
-        return BEGINNING_US
-
-    def doubtful_before(self, edge: int, previous_us: int | None) -> int:
-        """Nothing is late."""
-        return BEGINNING_US
-
     def combine(self, edge: int, rows: pa.Table, previous_us: int | None) -> pa.Table:
         """The changes as they are."""
         return rows.select([*self._schema(edge).names, WEIGHT, BUCKET])
-
-    def ticks(self, clock: StepClock) -> bool:
-        """Wall time has no say."""
-        return False
 
     def step(self, state: BucketState, rows: Sequence[Sequence[pa.Table]], clock: StepClock) -> Outcome:
         """Change both sides, and tell what that does to the pairs and to the rows that stand alone."""

@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.plan.columns import Columns
-from penstock.plan.durations import BEGINNING_US
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Mode, Node, step_name
 from penstock.plan.step import Step
 from penstock.plan.written import written_at
 from penstock.state.bucket import BucketState
 from penstock.state.changelog import net, settled
-from penstock.state.edge import BUCKET, WEIGHT, Outcome, StepClock
+from penstock.state.edge import BUCKET, WEIGHT, Outcome, StepClock, Timeless
 from penstock.windows.aggregates.codes import codes
 
 OP = "op"
@@ -60,27 +59,15 @@ def changes(upstream: Node) -> Changes:
 
 
 @dataclass(frozen=True)
-class ChangesKernel:
+class ChangesKernel(Timeless):
     """Pairs of a row that goes and one that comes, by key; nothing is kept."""
 
     keys: tuple[str, ...]
     carried: tuple[str, ...]
 
-    def late_before(self, previous_us: int | None) -> int:
-        """A table's changes are never late."""
-        return BEGINNING_US
-
-    def doubtful_before(self, previous_us: int | None) -> int:
-        """Nothing is late."""
-        return BEGINNING_US
-
     def combine(self, rows: pa.Table, previous_us: int | None) -> pa.Table:
         """The changes as they are."""
         return rows.select([*self.keys, *self.carried, WEIGHT, BUCKET])
-
-    def ticks(self, clock: StepClock) -> bool:
-        """Wall time has no say."""
-        return False
 
     def step(self, state: BucketState, rows: Sequence[pa.Table], clock: StepClock) -> Outcome:
         """Say of each key what became of it."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.plan.durations import BEGINNING_US
 from penstock.sources.base import CLOCK, DELETED, PARTITION, POSITION, SEQUENCE
 from penstock.state.bucket import BucketState
 
@@ -22,7 +23,7 @@ BUCKET = "__ps_bucket"
 
 __all__ = [
     "BAD", "BUCKET", "CLOCK", "DELETED", "INPUT", "KEEP", "LATE", "PARTITION", "POSITION", "SEQUENCE", "TIME", "WEIGHT",
-    "Alone", "Kernel", "OneEdged", "Outcome", "StepClock",
+    "Alone", "Kernel", "OneEdged", "Outcome", "StepClock", "Timeless", "TimelessJoin",
 ]  # fmt: skip
 
 
@@ -96,6 +97,38 @@ class OneEdged(Protocol):
 
     def step(self, state: BucketState, rows: Sequence[pa.Table], clock: StepClock) -> Outcome:
         """What the rows and the clock do to a bucket."""
+
+
+class Timeless:
+    """What a kernel of one edge says of time when it has no say: nothing is late, and nothing happens by the wall."""
+
+    def late_before(self, previous_us: int | None) -> int:
+        """Nothing is late."""
+        return BEGINNING_US
+
+    def doubtful_before(self, previous_us: int | None) -> int:
+        """Nothing is late."""
+        return BEGINNING_US
+
+    def ticks(self, clock: StepClock) -> bool:
+        """Wall time has no say."""
+        return False
+
+
+class TimelessJoin:
+    """The same of a kernel with two edges."""
+
+    def late_before(self, edge: int, previous_us: int | None) -> int:
+        """Nothing is late."""
+        return BEGINNING_US
+
+    def doubtful_before(self, edge: int, previous_us: int | None) -> int:
+        """Nothing is late."""
+        return BEGINNING_US
+
+    def ticks(self, clock: StepClock) -> bool:
+        """Wall time has no say."""
+        return False
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.plan.durations import BEGINNING_US
 from penstock.state.bucket import BucketState
 from penstock.state.changelog import net, touched, weighted
-from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock
+from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock, Timeless
 from penstock.state.hashing import hash_rows
 from penstock.state.samekeys import same_values
 from penstock.windows.aggregates.buffers import validity, whole
@@ -31,24 +30,8 @@ from penstock.windows.partials import SLICE, STATE, Measure, Partials
 from penstock.windows.shapes import Ints, begins
 
 
-class _OfATable:
-    """A kernel whose rows are a table's changes: nothing is late, and wall time has no say."""
-
-    def late_before(self, previous_us: int | None) -> int:
-        """A table's changes are never late."""
-        return BEGINNING_US
-
-    def doubtful_before(self, previous_us: int | None) -> int:
-        """Nothing is late."""
-        return BEGINNING_US
-
-    def ticks(self, clock: StepClock) -> bool:
-        """Wall time has no say."""
-        return False
-
-
 @dataclass(frozen=True)
-class SubtractingKernel(_OfATable):
+class SubtractingKernel(Timeless):
     """Aggregates that subtract; state is one part for each group that has a row, and how many rows it has."""
 
     partials: Partials
@@ -115,7 +98,7 @@ class SubtractingKernel(_OfATable):
 
 
 @dataclass(frozen=True)
-class RegroupingKernel(_OfATable):
+class RegroupingKernel(Timeless):
     """Any aggregates; state is what they read of every row, by group and by ``row_key``, the table's own key.
 
     Where an aggregate asks for the order of rows, it is that of ``row_key``.
