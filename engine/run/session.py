@@ -22,6 +22,8 @@ SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "250000",
     "spark.sql.streaming.metricsEnabled": "false",
+    # what a batch keeps for its own length is read once or twice: packing it small costs more than it saves
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 
 
