@@ -75,9 +75,6 @@ class GroupedTable:
         aggregates keep what they read of every row, and a batch looks at all rows of the groups that it
         touches. ``first``, ``last`` and ``collect_list`` go by the order of the table's key.
 
-        >>> from penstock import Job, sources
-        >>> source = sources.files("in", format="json", schema="id long, customer long, total long")
-        >>> orders = Job("shop").table("orders", source, key="id")
         >>> orders.by("customer").agg(n="count(*)", most="max(total)").key
         ('customer',)
         """

@@ -32,6 +32,7 @@ class Table:
     >>> counts = views.by("url").agg(n="count(*)")
     >>> counts.where("n > 10").with_columns(thousands="n / 1000").columns
     ('url', 'n', 'thousands')
+    >>> orders = job.table("orders", sources.files("o", "json", "id long, customer long, total long"), key="id")
     """
 
     job: Job
@@ -107,13 +108,10 @@ class Table:
         refers to: inner, left; the key stays, and when the reference moves, so does the result. On columns
         that are no key: inner, and the key is that of both.
 
-        >>> from penstock import Job, sources
-        >>> job = Job("shop")
-        >>> orders = job.table("orders", sources.files("o", "json", "id long, customer long"), key="id")
         >>> customers = job.table("customers", sources.files("c", "json", "no long, name string"), key="no")
         >>> named = orders.join(customers, on={"customer": "no"}, how="left")
         >>> named.columns, named.key
-        (('id', 'customer', 'name'), ('id',))
+        (('id', 'customer', 'total', 'name'), ('id',))
         """
         if not isinstance(other, Table):
             raise PlanError(f"join: a table is joined with a Table, not {type(other).__name__}. ({written_at()})")
@@ -134,7 +132,7 @@ class Table:
         Net per batch, and never a change that changes nothing. The rows have no event time.
 
         >>> orders.changes().columns
-        ('op', 'id', 'customer')
+        ('op', 'id', 'customer', 'total')
         """
         return Stream(self.job, changes(self.node))
 

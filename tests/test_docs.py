@@ -32,6 +32,8 @@ def test_the_examples_in_docstrings(name, spark, monkeypatch, tmp_path):
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
     stream = views()
     given = {"views": stream, "job": stream.job, "sources": sources, "counts": stream.by("url").agg(n="count(*)")}
+    source = sources.files("o", "json", "id long, customer long, total long")
+    given["orders"] = stream.job.table("orders", source, key="id")
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs=given):
         outcome = doctest.DocTestRunner(optionflags=flags).run(test)
         assert not outcome.failed, test.name
