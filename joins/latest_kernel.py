@@ -11,7 +11,8 @@ import pyarrow as pa
 from penstock.joins.precedence import Precedence
 from penstock.plan.durations import END_US
 from penstock.state.bucket import BucketState
-from penstock.state.edge import BUCKET, DELETED, TIME, WEIGHT, Outcome, StepClock, Timeless
+from penstock.state.changelog import weighted
+from penstock.state.edge import BUCKET, DELETED, TIME, Outcome, StepClock, Timeless
 from penstock.state.keyed import KeyedTable
 from penstock.state.samekeys import same_values
 from penstock.windows.aggregates.buffers import flags, whole
@@ -120,10 +121,7 @@ class LatestKernel(Timeless):
             was, now = held.take(pa.array(before[both])), latest.take(pa.array(both))
             same = both[same_values(was, now.select(self.carried))]
             gained[same] = lost[same] = False
-        tables = [held.take(pa.array(before[lost])), latest.filter(pa.array(gained))]
         names = [*self.keys, *self.carried]
-        changes = pa.concat_tables([t.select(names) for t in tables])
-        if not changes.num_rows:
-            return None
-        weights = np.repeat(np.array([-1, 1], np.int8), [t.num_rows for t in tables])
-        return changes.append_column(WEIGHT, pa.array(weights))
+        lost_rows, gained_rows = held.take(pa.array(before[lost])), latest.filter(pa.array(gained))
+        changes = weighted(lost_rows.select(names), gained_rows.select(names))
+        return changes if changes.num_rows else None

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.state.edge import DELETED, PARTITION, POSITION
-from penstock.windows.aggregates.buffers import flags, validity, whole
-from penstock.windows.aggregates.ordering import Keys, sort_keys
+from penstock.windows.aggregates.buffers import flags, whole
+from penstock.windows.aggregates.ordering import Keys, null_first_keys
 from penstock.windows.shapes import Ints
 
 
@@ -50,10 +50,7 @@ class Precedence:
         """What rows are compared by, the most telling first."""
         keys: list[Keys] = []
         for name in self.sequences:
-            column = whole(rows[name])
-            there, key = validity(column), sort_keys(column)
-            # one null is as good as another, whatever number stands there
-            keys += [key] if there is None else [there.astype(np.int64), np.where(there, key, 0)]
+            keys += null_first_keys(whole(rows[name]))
         if not self.arrival_wins:
             keys.append(flags(whole(rows[DELETED])).astype(np.int64))
         return [*keys, rows[PARTITION].to_numpy(), rows[POSITION].to_numpy()]

@@ -102,14 +102,12 @@ class Window(Step):
             return "as long as the table has rows of it"
         if self.shape is None:
             return "for every key, for ever"
-        if isinstance(self.shape, Session | Sliding):
-            until = (
-                "until the watermark passes the session"
-                if isinstance(self.shape, Session)
-                else ("until the watermark passes the last window that they reach")
-            )
-        else:
-            until = "until the watermark passes their last window"
+        passes = "their last window"
+        if isinstance(self.shape, Session):
+            passes = "the session"
+        elif isinstance(self.shape, Sliding):
+            passes = "the last window that they reach"
+        until = f"until the watermark passes {passes}"
         corrected = isinstance(self.firing, Panes) and self.firing.allowed_lateness
         return until + (" and the allowed lateness" if corrected else "")
 

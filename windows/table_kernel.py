@@ -19,10 +19,10 @@ from penstock.state.changelog import net, touched, weighted
 from penstock.state.edge import BUCKET, PARTITION, POSITION, TIME, WEIGHT, Outcome, StepClock, Timeless
 from penstock.state.hashing import hash_rows
 from penstock.state.samekeys import same_values
-from penstock.windows.aggregates.buffers import validity, whole
-from penstock.windows.aggregates.codes import codes, first_of_each
+from penstock.windows.aggregates.buffers import whole
+from penstock.windows.aggregates.codes import first_of_each
 from penstock.windows.aggregates.counts import Count
-from penstock.windows.aggregates.ordering import orderable, sort_keys
+from penstock.windows.aggregates.ordering import null_first_keys, orderable
 from penstock.windows.aggregates.subtraction import negative
 from penstock.windows.exploded import exploded
 from penstock.windows.pairs import stops
@@ -51,7 +51,7 @@ class SubtractingKernel(Timeless):
             return Outcome(None, None)
         keys, counted = self.partials.keys, self._counted
         came = pa.concat_tables(rows).drop_columns([BUCKET])
-        group = _groups(came, keys)
+        group = self.partials.groups(came)
         asked = came.select(keys).filter(pa.array(first_of_each(group))) if keys else came.slice(0, 1)
         table = state.table("parts", keys, schema=came.schema)
         owner, held = table.find(asked)
@@ -59,7 +59,7 @@ class SubtractingKernel(Timeless):
         both = pa.concat_tables([held.select(came.column_names), came]).take(pa.array(order))
         low = np.searchsorted(np.concatenate((owner, group))[order], np.arange(int(group.max()) + 1))
         parts = counted.fold(both, low, stops(low, both.num_rows))
-        lives = counted.results(parts, np.arange(len(low)), np.arange(len(low)) + 1)[-1].to_numpy() > 0
+        lives = parts[parts.column_names[-1]].to_numpy() > 0  # the last state is how many rows there are
         table.delete(held.filter(pa.array(~lives[owner])))
         table.put(parts.filter(pa.array(lives)))
         before, now = self._values(held), self._values(parts)
@@ -120,7 +120,7 @@ class RegroupingKernel(Timeless):
         names = [*self._kept, WEIGHT]
         # every column free to hold nulls: as what is held
         came = pa.concat_tables(pa.table([t[n] for n in names], names=names) for t in rows)
-        group = _groups(came, keys)
+        group = self.partials.groups(came)
         asked = came.select(keys).filter(pa.array(first_of_each(group))) if keys else came.slice(0, 1)
         table = state.table("rows", keys, within=self.row_key, schema=came.drop_columns([WEIGHT]).schema)
         owner, held = table.find(asked)
@@ -160,14 +160,6 @@ class RegroupingKernel(Timeless):
         keys: list[Ints] = []
         for name in self.row_key:
             column = whole(rows[name])
-            if not orderable(column.type):
-                keys.append(hash_rows(rows, [name]).astype(np.int64))
-                continue
-            there, key = validity(column), sort_keys(column)
-            keys += [key] if there is None else [there.astype(np.int64), np.where(there, key, 0)]
+            known = orderable(column.type)
+            keys += null_first_keys(column) if known else [hash_rows(rows, [name]).astype(np.int64)]
         return keys
-
-
-def _groups(rows: pa.Table, keys: tuple[str, ...]) -> Ints:
-    """A number for each group, counted up by first appearance; without keys there is one."""
-    return codes([rows[key] for key in keys]) if keys else np.zeros(rows.num_rows, np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -71,6 +72,7 @@ class Sides:
         columns = dict(zip(self.keys, keys, strict=True)) | {c: quoted(c) for c in carried}
         return CompiledEdge({**columns, BUCKET: hashed(keys, self._buckets), **more}, tuple(visible(frame)))
 
+    @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The types of the packed columns that come out again."""
         made: dict[str, pa.DataType] = {}
@@ -88,7 +90,7 @@ class Sides:
         how: str = "inner",
     ) -> CompiledStep:
         """The step; ``hidden`` are the columns of its results that users do not see."""
-        types = self.types()
+        types = self.types
         names = [*self.keys, *self.left, *self.right]
         # where a key may be the right's it stays of the type that both have in common, as Spark's `using` has it
         left = self.frames[0].schema
@@ -117,7 +119,7 @@ class Sides:
 def interval(node: IntervalJoin, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     """The rule of the join of two streams."""
     sides = Sides(node, node.on, frames, buckets, carry_right=node.how not in ("semi", "anti"))
-    types = sides.types()
+    types = sides.types
     left, right = (Side(sides.keys, carried, _of(carried, types)) for carried in (sides.left, sides.right))
     kernel = IntervalJoinKernel(
         left,
@@ -132,7 +134,7 @@ def interval(node: IntervalJoin, frames: Sequence[DataFrame], buckets: int) -> C
 def lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     """The rule of a lookup."""
     sides = Sides(node, node.on, frames, buckets)
-    types = _of(sides.right, sides.types())
+    types = _of(sides.right, sides.types)
     kernel = LookupKernel(sides.keys, sides.left, sides.right, node.how, types, node.after_load)
     # all changes of a batch come before its events
     return sides.compiled(kernel, (sides.edge(0), table_edge(sides.edge(1).columns, frames[1])))
@@ -141,7 +143,7 @@ def lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> CompiledS
 def tables(node: TableJoin, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
     """The rule of the join of two tables."""
     sides = Sides(node, node.on, frames, buckets)
-    types = sides.types()
+    types = sides.types
     pads = {"left": (True, False), "right": (False, True), "full": (True, True)}.get(node.how, (False, False))
     made = []
     for edge, (table, carried) in enumerate(zip(node.inputs, (sides.left, sides.right), strict=True)):
@@ -166,7 +168,7 @@ def asof(node: AsOf, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:
         micros(node.history),
         sequence,
         not node.chosen_sequence,
-        _of(sides.right, sides.types()),
+        _of(sides.right, sides.types),
     )
     return sides.compiled(kernel, (sides.edge(0), sides.edge(1, **{c: c for c in (DELETED, *sequence)})))
 

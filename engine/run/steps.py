@@ -40,8 +40,6 @@ from penstock.state.stage import (
     unpack_task,
 )
 
-ROWS_A_TABLE = 250_000
-
 
 @dataclass(frozen=True)
 class Done:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.windows.aggregates.buffers import column_of, numbers, storage
+from penstock.windows.aggregates.buffers import column_of, numbers, storage, validity
 
 Keys = npt.NDArray[np.int64]
 
@@ -70,6 +70,17 @@ def sort_keys(column: pa.Array) -> Keys:
     if is_text(column.type):
         return ranks(column)
     return numbers(column).astype(np.int64)
+
+
+def null_first_keys(column: pa.Array) -> list[Keys]:
+    """Numbers that compare as the values do, null before all of them, the most telling first.
+
+    >>> [key.tolist() for key in null_first_keys(pa.array([3, None]))]
+    [[1, 0], [3, 0]]
+    """
+    there, key = validity(column), sort_keys(column)
+    # one null is as good as another, whatever number stands there
+    return [key] if there is None else [there.astype(np.int64), np.where(there, key, 0)]
 
 
 def narrow(words: Keys) -> npt.NDArray[np.bool_]:
