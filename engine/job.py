@@ -13,6 +13,7 @@ from penstock.plan.durations import Duration, duration
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import check
 from penstock.plan.input import Input, check_append_only, check_plain, read_input, read_table
+from penstock.plan.needs import Need
 from penstock.plan.node import Node, check_step_name, walk
 from penstock.plan.output import Output, check_names, write_output
 from penstock.plan.written import written_at
@@ -177,6 +178,14 @@ class Job:
         if self._dead_letters is not None:
             raise PlanError(f"dead_letters: the job has dead letters already. ({written_at()})")
         self._dead_letters = sink
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What Spark must have to run the job, each once."""
+        sinks = [output.sink for output in self.outputs]
+        sinks += [self._dead_letters] if self._dead_letters is not None else []
+        places: list[Source | Sink] = [*(node.source for node in self.inputs), *sinks]
+        return tuple(dict.fromkeys(need for place in places for need in place.needs))
 
     def run(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from penstock.plan.needs import Need
 from penstock.sinks.arriving import arrived, arriving, arrow_schema
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ class Sink(ABC):
     @abstractmethod
     def place(self) -> str:
         """What is written in one transaction: outputs of equal place share a writer."""
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What Spark must have to write to it."""
+        return ()
 
     @abstractmethod
     def describe(self) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.plan.needs import Need
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -45,6 +47,11 @@ class Source(ABC):
     def changelog(self) -> Changelog | None:
         """How its messages are read as changes of a table, which know their own deletes and order; None: as rows."""
         return None
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What Spark must have to read it."""
+        return ()
 
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:

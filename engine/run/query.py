@@ -216,7 +216,7 @@ def start(
     if once and trigger is not None:
         raise PlanError("once=True takes all that is there and stops; a trigger makes no sense with it.")
     place = Checkpoint.open(checkpoint or os.path.join("checkpoints", job.name))
-    run = Run(job, session(spark), place, told, fault)
+    run = Run(job, session(spark, needs=job.needs), place, told, fault)
     try:
         run.begin(once, trigger)
     except BaseException as error:
@@ -235,7 +235,7 @@ def run(
 ) -> None:
     """Run a job until it is stopped."""
     # Spark first: when it starts it takes Ctrl-C for itself, and would tear a batch apart
-    spark = session(spark)
+    spark = session(spark, needs=job.needs)
     told = progress(job.name)
     try:
         with _signals() as asked:

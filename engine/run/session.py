@@ -7,14 +7,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.plan.errors import JavaNotFoundError
+from penstock.plan.errors import JavaNotFoundError, RunError
+from penstock.plan.needs import Need
 from penstock.run import java
 
 # what each session of ours has
@@ -27,10 +29,17 @@ SESSION = {
 }
 
 
-def session(given: SparkSession | None = None, *, cores: str = "*", ui: bool = True) -> SparkSession:
-    """A session to run a job in: of the same application as the one given, its settings left alone."""
+def session(
+    given: SparkSession | None = None, *, cores: str = "*", ui: bool = True, needs: Sequence[Need] = ()
+) -> SparkSession:
+    """A session to run a job in: of the same application as the one given, its settings left alone.
+
+    What the job ``needs`` is fetched where Spark starts here; a Spark that runs already must have it.
+    """
     if given is None:
-        given = _own(cores, ui)
+        given = _own(cores, ui, needs)
+    for need in needs:
+        _check_there(given, need)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j.clientserver"):
         # they print Spark's complaints with their Java trace before anybody can explain them
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -42,7 +51,20 @@ def session(given: SparkSession | None = None, *, cores: str = "*", ui: bool = T
     return spark
 
 
-def _own(cores: str, ui: bool) -> SparkSession:
+def _check_there(spark: SparkSession, need: Need) -> None:
+    """Refuse a Spark that lacks a package, before anything is read or written."""
+    java_side = spark.sparkContext._jvm
+    assert java_side is not None
+    try:
+        java_side.java.lang.Thread.currentThread().getContextClassLoader().loadClass(need.probe)
+    except Py4JJavaError:
+        raise RunError(
+            f"{need.who} needs the package {need.package}, and this Spark was started without it. "
+            f"Start it with: {need.submit()}; or let Penstock start Spark itself, in a process of its own."
+        ) from None
+
+
+def _own(cores: str, ui: bool, needs: Sequence[Need]) -> SparkSession:
     builder = SparkSession.builder
     running = SparkContext._active_spark_context is not None
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started Java and knows the master
@@ -66,6 +88,9 @@ def _own(cores: str, ui: bool) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.warehouse.dir": str(Path(os.environ.get("TMPDIR", "/tmp")) / f"penstock-warehouse-{os.getuid()}"),
     }
+    if needs:
+        options["spark.jars.packages"] = ",".join(need.package for need in needs)
+        options |= {name: value for need in needs for name, value in need.settings}
     with _left_alone():
         return builder.master(f"local[{cores}]").appName("penstock").config(map=options).getOrCreate()
 
