@@ -48,6 +48,6 @@ def arrived(spark: SparkSession, table: pa.Table) -> DataFrame:
 def arrow_schema(frame: DataFrame) -> pa.Schema:
     """The frame's columns as Arrow types, timestamps in UTC."""
     # imported late: a job is built and checked without Spark
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from penstock.compile import types
 
-    return to_arrow_schema(frame.schema)
+    return types.arrow_schema(frame.schema)

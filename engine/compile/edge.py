@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DoubleType, FloatType
 
 from penstock.compile.layout import Layout
 from penstock.compile.rows import visible
+from penstock.compile.types import arrow_type
 from penstock.plan.expressions import quoted
 from penstock.plan.step import Step
 from penstock.sources.base import PARTITION, PLACE, POSITION
@@ -78,7 +78,7 @@ def grouping(frame: DataFrame, name: str) -> str:
 
 def types_of(frame: DataFrame, texts: list[str]) -> tuple[pa.DataType, ...]:
     """The Arrow types that Spark gives to expressions."""
-    return tuple(to_arrow_type(f.dataType) for f in frame.selectExpr(*texts).schema.fields) if texts else ()
+    return tuple(arrow_type(f.dataType) for f in frame.selectExpr(*texts).schema.fields) if texts else ()
 
 
 def packed_frame(

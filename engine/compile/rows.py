@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from penstock.compile.failures import root_cause
-from penstock.compile.types import spark_schema
+from penstock.compile.types import arrow_schema, spark_schema
 from penstock.joins.versions import Gap, Versions
 from penstock.operators.clock import CorrectClock
 from penstock.operators.rows import Drop, Explode, Filter, MapPandas, Rename, Select, Union, WithColumns
@@ -162,7 +161,7 @@ def compile_map_pandas(node: MapPandas, frames: Frames) -> DataFrame:
     carried = [StructField(c, frame.schema[c].dataType) for c in frame.columns if c.startswith(HIDDEN)]
     struct = StructType([*spark_schema(node.schema).fields, *carried])
     step = f"{step_name(node) or node.describe()} ({node.written_at})"
-    work = _pandas_task(node.function, shown, node.time, node.schema, to_arrow_schema(struct), step)
+    work = _pandas_task(node.function, shown, node.time, node.schema, arrow_schema(struct), step)
     return frame.mapInArrow(work, struct)
 
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+# from Spark 4.1 on a timestamp's zone must be named, and before that it cannot be
+_ZONE = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """An Arrow schema as Spark's."""
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """A type of Spark's as Arrow's, timestamps in UTC."""
+    return to_arrow_type(kind, **_ZONE)
+
+
+def arrow_schema(struct: StructType) -> pa.Schema:
+    """A schema of Spark's as Arrow's, timestamps in UTC."""
+    return pa.schema([pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in struct])
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -8,12 +8,11 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.compile.edge import CompiledStep, Way, packed_frame
 from penstock.compile.failures import SPARK_ERRORS, root_cause
 from penstock.compile.steps import compile_step
-from penstock.compile.types import frame_of, spark_schema
+from penstock.compile.types import arrow_type, frame_of, spark_schema
 from penstock.plan.errors import PlanChangedError, RunError
 from penstock.plan.step import LateRows, Step
 from penstock.run.partitions import landing
@@ -132,7 +131,7 @@ class Steps:
 
     def _late_schema(self, step: CompiledStep, reading: Reading, edge: int) -> pa.Schema:
         shown = reading.edge(step.node.inputs[edge]).schema
-        return pa.schema([(c, to_arrow_type(shown[c].dataType)) for c in step.edges[edge].reads])
+        return pa.schema([(c, arrow_type(shown[c].dataType)) for c in step.edges[edge].reads])
 
     def _on_cluster(self, step: CompiledStep, stage: Stage, packed: list[DataFrame | None], reading: Reading) -> Done:
         """Pack, shuffle by bucket, run the kernels; the packed results stay where they are."""
@@ -156,7 +155,7 @@ class Steps:
             for edge, kind in enumerate(LATE_ROWS[: len(step.edges)]):
                 frame = packed[edge]
                 if frame is not None:
-                    schema = pa.schema(list(to_arrow_type(frame.schema[LATE].dataType)))
+                    schema = pa.schema(list(arrow_type(frame.schema[LATE].dataType)))
                 else:
                     schema = self._late_schema(step, reading, edge)
                 rows.append(_unpacked(results, kind, schema))
