@@ -22,6 +22,7 @@ from penstock.plan.input import Input
 from penstock.plan.node import Node
 from penstock.run import dead_letters
 from penstock.run.batch import BatchReport, Engine
+from penstock.run.fit import fit
 from penstock.run.outlets import Outlets, owner_of, targets_of
 from penstock.run.session import session
 from penstock.sinks.base import Target
@@ -112,6 +113,7 @@ class JobTester:
 
     def _opened(self) -> Engine:
         checkpoint = Checkpoint.open(f"{self._folder}/checkpoint")
+        fit(self._layout, checkpoint, self._buckets, self._buckets)
         checkpoint.verify()
         checkpoint.sweep_orphans()
         epoch = checkpoint.take_epoch()
@@ -193,9 +195,21 @@ class JobTester:
             raise PlanError(f"crash({point!r}): there is {', '.join(POINTS)}.")
         self._armed = point
 
-    def restart(self) -> None:
-        """Go on from the checkpoint; the batch that crashed is run again, and this returns when it is done."""
-        self._engine = self._opened()
+    def restart(self, job: Job | None = None, buckets: int | None = None) -> None:
+        """Go on from the checkpoint; the batch that crashed is run again, and this returns when it is done.
+
+        With ``job``, as a job that was changed goes on, or is refused; with ``buckets``, in another number of them.
+        """
+        before = self.job, self._layout, self._buckets
+        if job is not None:
+            self.job, self._layout = job, Layout(job)
+        self._buckets = self._buckets if buckets is None else buckets
+        try:
+            self._engine = self._opened()
+        except PenstockError:
+            self.job, self._layout, self._buckets = before
+            raise
+        self._nothing.clear()
         self._catch_up()
 
     def _fault(self, point: str, batch: int) -> None:

@@ -1,0 +1,1 @@
+"""Real servers on loopback, for tests and trials: one module a server, each a context manager."""
