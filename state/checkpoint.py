@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import uuid
-from pathlib import Path
 from typing import Any
 
 from penstock.plan.errors import CheckpointError, FencedError
@@ -95,14 +94,21 @@ class Checkpoint:
         """Begin a run: its number, which is higher than that of every run before it."""
         return epochs.take_epoch(self._store)
 
+    def newest_epoch(self) -> int:
+        """The number of the newest run, 0 before the first."""
+        return epochs.newest_epoch(self._store)
+
     def assert_epoch(self, epoch: int) -> None:
         """FencedError when a newer run has begun; it names that run."""
         epochs.assert_epoch(self._store, epoch)
 
     def lock(self) -> RunLock:
-        """Keep other runs out while this one lives; CheckpointInUseError when one lives already."""
-        self._store.must_be_local()
-        return RunLock.take(self.path)
+        """Keep other runs out while this one lives; CheckpointInUseError when one lives already.
+
+        On an object store no lock ends with its holder, and so there is none: the newest run takes over, and an
+        older one ends with FencedError before it writes again.
+        """
+        return RunLock.take(self.path) if self._store.local else RunLock(None)
 
     def write_json(self, name: str, value: Any) -> None:
         """Keep a small document in the checkpoint, in place of the one of that name."""
@@ -158,18 +164,15 @@ class Checkpoint:
 
 def _make(store: Store) -> None:
     """Give an empty or new directory an identity."""
-    store.must_be_local()
-    root = Path(store.root)
-    if root.exists() and not root.is_dir():
-        raise CheckpointError(f"{root} is no checkpoint: it is a file. Give a directory.")
-    root.mkdir(parents=True, exist_ok=True)
-    others = sorted(name for name in os.listdir(root) if not name.startswith(ASIDE))
+    if store.local and os.path.isfile(store.root):
+        raise CheckpointError(f"{store.root} is no checkpoint: it is a file. Give a directory.")
+    others = store.make()
     if others and IDENTITY not in others:
         raise CheckpointError(
-            f"{root} is no checkpoint: it has no {IDENTITY} but holds {', '.join(others[:3])}. "
+            f"{store.root} is no checkpoint: it has no {IDENTITY} but holds {', '.join(others[:3])}. "
             "Give an empty directory, or restore the checkpoint from a copy."
         )
-    root.chmod(0o700)
+    store.keep_private()
     # two runs that begin together agree on the identity of the one that was first
     with contextlib.suppress(FileExistsError):
         store.create(IDENTITY, seal({"version": VERSION, "id": uuid.uuid4().hex}))

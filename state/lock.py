@@ -23,8 +23,8 @@ class RunLock:
     it, and its epoch keeps it from writing when it wakes.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
 
     @classmethod
     def take(cls, root: str) -> RunLock:

@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pytest
 
 from penstock.plan.errors import CheckpointError, CheckpointInUseError, FencedError
-from penstock.state import store as store_module
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import Manifest
-from penstock.state.runs import Run, RunFiles
+from penstock.state.runs import Run
 
 
 def commit(checkpoint: Checkpoint, batch: int, epoch: int, replace: bool = False) -> Manifest:
@@ -262,23 +260,3 @@ def test_with_fsync_every_file_reaches_the_disk(tmp_path: Path, monkeypatch: pyt
     careless = Checkpoint.open(tmp_path / "careless")
     commit(careless, 0, careless.take_epoch())
     assert synced == []
-
-
-def test_a_remote_store_is_read_through_a_cache_and_never_committed_to(
-    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = checkpoint.files.write("step", 0, 0, pa.table({"at_us": [1, 2]}), "at_us")
-    remote = pafs.SubTreeFileSystem(checkpoint.path, pafs.LocalFileSystem())
-    real = store_module.connect
-    monkeypatch.setattr(store_module, "connect", lambda root: (remote, "") if root.startswith("far://") else real(root))
-    monkeypatch.setattr(store_module.tempfile, "gettempdir", lambda: str(tmp_path))
-    far = RunFiles.at("far://bucket/checkpoint")
-    assert far.open(run).column("at_us").to_pylist() == [1, 2]
-    written = far.write("step", 1, 0, pa.table({"at_us": [7]}), "at_us")
-    (Path(checkpoint.path) / run.path).unlink()
-    assert far.open(run).num_rows == 2  # from the copy on this machine
-    assert far.open(written).column("at_us").to_pylist() == [7]
-    reader = Checkpoint.open("far://bucket/checkpoint", create=False)
-    for write in (reader.take_epoch, reader.lock, lambda: reader.write_json("job.json", {})):
-        with pytest.raises(CheckpointError, match="only once is not supported on this store yet"):
-            write()

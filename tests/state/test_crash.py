@@ -17,6 +17,7 @@ from penstock.state import store as store_module
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import Manifest
+from penstock.state.rewrite import Held, Rewrite, Split, rewritten
 
 MERGES = (7, 9)  # batches that leave fewer runs: the first merges buffers, the second tables
 
@@ -33,7 +34,7 @@ class DyingOs:
     All writes to one file count as one change: wherever it is cut, it is a torn file.
     """
 
-    CHANGES = ("open", "write", "link", "replace", "unlink", "makedirs")
+    CHANGES = ("open", "write", "link", "replace", "unlink", "mkdir")
 
     def __init__(self, dies_at: int | None) -> None:
         self._dies_at = dies_at
@@ -189,3 +190,61 @@ def test_a_full_disk_is_an_error_by_name_and_leaves_no_half_run(
     with pytest.raises(CheckpointError, match=r"step 'step', bucket 2, file .*No space left"):
         checkpoint.files.write("step", 2, 0, pa.table({"at_us": [1]}), "at_us")
     assert not list(Path(checkpoint.path).rglob("*.arrow"))
+
+
+def hashes(keys: pa.Table) -> Any:
+    """Any number that follows from the key alone."""
+    return keys["k"].to_numpy() * 7
+
+
+def split_anew(checkpoint: Checkpoint, epoch: int) -> None:
+    """The state of three buckets in five, as the first batch of a run with more of them commits it."""
+    latest = checkpoint.latest()
+    assert latest is not None
+    split = Split(("k",), 3, 5, hashes)
+    held = rewritten(checkpoint.files, "step", latest.batch + 1, Held(latest.steps["step"]), Rewrite(), split)
+    checkpoint.commit(Manifest(latest.batch + 1, epoch, {"step": held.sets}, {"buckets": 5}))
+
+
+def test_a_split_into_other_buckets_killed_at_any_write_is_there_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm = Checkpoint.open(tmp_path / "calm")
+    rows = pa.table({"k": list(range(12)), "v": list(range(12))})
+    sets = {}
+    for bucket in range(3):
+        state = BucketState(calm.files, "step", bucket, 0, {})
+        state.table("table", key=["k"]).put(rows.filter(pa.array(hashes(rows) % 3 == bucket)))
+        sets[bucket] = state.sets()
+    calm.commit(Manifest(0, calm.take_epoch(), {"step": sets}, {"buckets": 3}))
+
+    def seen(checkpoint: Checkpoint) -> tuple[int, dict[int, list[int]]]:
+        latest = checkpoint.latest()
+        assert latest is not None
+        states = {b: BucketState(checkpoint.files, "step", b, 9, sets) for b, sets in latest.steps["step"].items()}
+        keys = {b: sorted(s.table("table", key=["k"]).scan()["k"].to_pylist()) for b, s in states.items()}
+        return latest.body["buckets"], keys
+
+    shutil.copytree(calm.path, tmp_path / "alive")
+    alive = DyingOs(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "os", alive)
+        split_anew(Checkpoint.open(tmp_path / "alive"), 1)
+    after = 5, {b: [k for k in range(12) if k * 7 % 5 == b] for b in range(5)}
+    assert seen(Checkpoint.open(tmp_path / "alive")) == after
+    outcomes = []
+    for dies_at in range(1, alive.changes + 1):
+        root = shutil.copytree(calm.path, tmp_path / f"killed-{dies_at}")
+        killed(partial(split_anew, Checkpoint.open(root), 1), dies_at, monkeypatch)
+        again = Checkpoint.open(root)
+        again.verify()
+        outcomes.append(seen(again)[0])
+        assert seen(again) == (after if outcomes[-1] == 5 else seen(calm)), f"killed at write {dies_at}"
+        again.sweep_orphans()
+        if outcomes[-1] == 3:
+            split_anew(again, again.take_epoch())
+        assert seen(again) == after
+        kept = {run.path for one in again.batches() for run in again.read(one).runs()}
+        assert {str(path.relative_to(again.path)) for path in Path(again.path, "state").rglob("*.arrow")} == kept
+    assert outcomes == sorted(outcomes)
+    assert {3, 5} == set(outcomes)
