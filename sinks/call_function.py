@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.plan.errors import PlanError, SinkError
+from penstock.plan.errors import PlanError, SinkError, TransientSinkError
 from penstock.plan.written import written_at
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 
@@ -20,6 +20,7 @@ def call(function: Callable[[DataFrame, int], Any]) -> CallFunction:
     An empty batch comes too. A Table's changes come with a column ``op``, ``'upsert'`` or ``'delete'``;
     a delete may hold the key only, and null elsewhere. At least once: after a crash the same batch comes
     again under the same number, so a function that must not act twice keeps the number with what it wrote.
+    What it raises stops the job; a ``penstock.TransientSinkError`` has the batch come again, after a pause.
 
     >>> def notify(frame, batch_id):
     ...     frame.show()
@@ -74,7 +75,8 @@ class CallWriter(Writer):
             except Exception as error:  # a user's function may raise anything
                 said = f"{type(error).__name__}: {error}"
                 where = f"{target.sink.describe()} failed in batch {batch}: {said}"
-                raise SinkError(f"output {target.output!r}: {where}. {next_move}") from error
+                kind = TransientSinkError if isinstance(error, TransientSinkError) else SinkError
+                raise kind(f"output {target.output!r}: {where}. {next_move}") from error
             if target is self.targets[0]:
                 self.worst_moment()
         return True

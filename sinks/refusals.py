@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.plan.errors import FencedError, SinkError
+from penstock.plan.errors import FencedError, SinkError, TransientSinkError
 
 if TYPE_CHECKING:
     from penstock.sinks.base import Owner, Target
+
+# what a disk or a network may say now and not say soon; a full disk or a missing right is not of these
+MAY_PASS = {
+    errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE,
+    errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
+}  # fmt: skip
 
 
 def outputs_of(targets: Sequence[Target]) -> str:
@@ -24,7 +31,25 @@ def environment(targets: Sequence[Target], place: str, next_move: str) -> Iterat
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise SinkError(f"{outputs_of(targets)}: cannot write to {place}: {error}. {next_move}") from error
+        raise cannot_write(targets, place, str(error), next_move, passes=may_pass(error)) from error
+
+
+def cannot_write(targets: Sequence[Target], place: str, said: str, next_move: str, *, passes: bool) -> SinkError:
+    """The place does not take the rows; where that may pass, the batch is tried again."""
+    kind = TransientSinkError if passes else SinkError
+    return kind(f"{outputs_of(targets)}: cannot write to {place}: {said}. {next_move}")
+
+
+def may_pass(error: OSError | sqlite3.Error) -> bool:
+    """True for what may be over soon: a lock, a connection that was refused or lost.
+
+    >>> may_pass(ConnectionRefusedError()), may_pass(OSError(errno.ENOSPC, "no space"))
+    (True, False)
+    """
+    if isinstance(error, sqlite3.Error):
+        # SQLite's own code for it is not there in Python 3.10
+        return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+    return isinstance(error, ConnectionError | TimeoutError) or error.errno in MAY_PASS
 
 
 def belongs_to_another(

@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at
-from penstock.sinks import refusals, sqlite_ledger
+from penstock.sinks import ledger, refusals
 from penstock.sinks.base import Changes, Owner, Rows, Sink, Target, Writer
 from penstock.sinks.local_path import checked_path, local_path
+from penstock.sinks.sqlite_ledger import SqliteLedger
 from penstock.sinks.sqlite_values import form_of
 
-WAIT_S = 30.0  # for another program that is writing to the database
+WAIT_S = 5.0  # for another program that is writing to the database; then the batch is tried again
 NEXT_MOVE = "See that it is a SQLite database, that this user may write it, and that no program keeps it locked."
 
 
@@ -88,27 +89,45 @@ class SqliteWriter(Writer):
         with self._environment():
             database.parent.mkdir(parents=True, exist_ok=True)
             with self._transaction("rwc") as connection:
+                book = SqliteLedger(connection)
+                book.create()
                 for target in targets:
-                    sqlite_ledger.claim(connection, target, table_of(target), owner, str(database))
+                    ledger.claim(book, target, table_of(target), owner, self._place(target))
 
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
         with self._environment(), self._transaction("rw") as connection:
-            pending = [target for target in self.targets if self._recorded(connection, target) < batch]
+            book = SqliteLedger(connection)
+            pending = [target for target in self.targets if self._recorded(book, target) < batch]
             for target in pending:
-                write_changes(connection, target, changes[target.output], str(self.database))
+                self._write_changes(book, target, changes[target.output])
                 if target is pending[0]:
                     self.worst_moment()
-                sqlite_ledger.record(connection, table_of(target), batch)
+                book.record(table_of(target), batch)
         return bool(pending)
 
-    def _recorded(self, connection: sqlite3.Connection, target: Target) -> int:
-        return sqlite_ledger.recorded(connection, target, table_of(target), self.owner, str(self.database))
+    def _recorded(self, book: SqliteLedger, target: Target) -> int:
+        return ledger.recorded(book, target, table_of(target), self.owner, self._place(target))
+
+    def _write_changes(self, book: SqliteLedger, target: Target, changes: Changes) -> None:
+        """Apply a batch's changes to one table, which is made when it is not there."""
+        table, schema = table_of(target), changes.rows.schema
+        there = book.columns(table)
+        if not there:
+            book.connection.execute(create_table(table, schema, target.key))
+        elif sorted(map(str.lower, there)) != sorted(map(str.lower, schema.names)):
+            raise refusals.other_columns(target, self._place(target), there, schema.names)
+        if changes.deletes is not None:
+            delete(book.connection, table, target.key, changes.deletes)
+        upsert(book.connection, table, target.key, changes.rows)
+
+    def _place(self, target: Target) -> str:
+        return f"table {table_of(target)!r} in {self.database}"
 
     def _refuse_shared_tables(self) -> None:
         for at, target in enumerate(self.targets):
             for other in self.targets[:at]:
                 if table_of(other).lower() == table_of(target).lower():
-                    raise refusals.shared([other, target], f"table {table_of(target)!r} in {self.database}")
+                    raise refusals.shared([other, target], self._place(target))
 
     @contextmanager
     def _transaction(self, mode: str) -> Iterator[sqlite3.Connection]:
@@ -131,20 +150,6 @@ def table_of(target: Target) -> str:
     """The table that an output goes to."""
     assert isinstance(target.sink, SqliteTable)
     return target.sink.table
-
-
-def write_changes(connection: sqlite3.Connection, target: Target, changes: Changes, place: str) -> None:
-    """Apply a batch's changes to one table, which is made when it is not there."""
-    table = table_of(target)
-    schema = changes.rows.schema
-    there = sqlite_ledger.columns(connection, table)
-    if not there:
-        connection.execute(create_table(table, schema, target.key))
-    elif sorted(map(str.lower, there)) != sorted(map(str.lower, schema.names)):
-        raise refusals.other_columns(target, f"table {table!r} in {place}", there, schema.names)
-    if changes.deletes is not None:
-        delete(connection, table, target.key, changes.deletes)
-    upsert(connection, table, target.key, changes.rows)
 
 
 def delete(connection: sqlite3.Connection, table: str, key: tuple[str, ...], rows: Rows) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -34,6 +35,16 @@ ARRIVAL = "__ps_arrival_"  # what puts messages in order where partition and pos
 STOP = "PENSTOCK_STOP "
 
 
+class Watch(Protocol):
+    """Asks a source how far it could be read."""
+
+    def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """What comes after the last that is there, by partition; empty when nobody answers soon."""
+
+    def close(self) -> None:
+        """Let go of what is held."""
+
+
 @dataclass(frozen=True)
 class Source(ABC):
     """Where an input comes from. A description only: nothing is opened before the job runs."""
@@ -52,6 +63,33 @@ class Source(ABC):
     def needs(self) -> tuple[Need, ...]:
         """What Spark must have to read it."""
         return ()
+
+    @property
+    def place(self) -> str:
+        """What its offsets count in: of a source in another place they would mean something else."""
+        return self.describe()
+
+    def check(
+        self, spark: SparkSession, known: Mapping[str, Any], reached: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        """Refuse, before a run begins, a place that is not there or no longer has what comes next.
+
+        ``known`` is what this method gave when the checkpoint began, ``reached`` what comes next (see ``reached``),
+        None before the first batch. What it gives is kept in the checkpoint.
+        """
+        return known
+
+    def reached(self, offsets: Mapping[str, Any]) -> Mapping[str, int] | None:
+        """What comes next by partition, from a line of Spark's log; None when the line is not of this source."""
+        return None
+
+    def watch(self) -> Watch | None:
+        """Somebody to ask, while the job runs, how far it could be read; None when nobody knows."""
+        return None
+
+    def without_secrets(self, text: str) -> str:
+        """Spark's text without the secrets of this source."""
+        return text
 
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:

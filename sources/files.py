@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,10 @@ from penstock.sources.cdc.formats import CHANGELOGS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Characters of a string in a row of JSON; one that is longer is malformed, and no reader runs out of memory.
+LONGEST_STRING = 16_777_216
+#: Bytes of files in a batch where no other bound is given: some millions of rows, which a few GB of memory hold.
+BATCH_BYTES = 268_435_456
 FORMATS = ("json", "csv", "parquet", *CHANGELOGS)
 
 
@@ -43,8 +48,20 @@ class Files(Source):
     def changelog(self) -> Changelog | None:
         return CHANGELOGS.get(self.format)
 
+    @property
+    def place(self) -> str:
+        # Spark's log has the files by their full paths
+        return self.path if urlparse(self.path).scheme else os.path.abspath(self.path)
+
     def describe(self) -> str:
         return f"{self.format} files in {self.path}"
+
+    @property
+    def bounded(self) -> dict[str, str]:
+        """The options with a bound on what a batch takes: a backlog must not come as one batch."""
+        told = dict(self.options)
+        own = {name.lower() for name in told} & {"maxfilespertrigger", "maxbytespertrigger"}
+        return told if own else {"maxBytesPerTrigger": str(BATCH_BYTES), **told}
 
     def read(self, spark: SparkSession) -> DataFrame:
         from pyspark.sql import functions as F
@@ -56,7 +73,7 @@ class Files(Source):
         struct = spark_schema(self.declared)
         reader = spark.readStream
         if self.changelog is not None:
-            lines = reader.options(**dict(self.options)).format("text").load(self.path)
+            lines = reader.options(**self.bounded).format("text").load(self.path)
             # Spark packs the files of a batch by size: their age, and where a part begins, tell what came first
             order = (
                 "unix_micros(_metadata.file_modification_time)",
@@ -66,11 +83,12 @@ class Files(Source):
             arrival = (f"{text} AS {ARRIVAL}{i}" for i, text in enumerate(order))
             return lines.selectExpr("value", f"_metadata.file_path AS {PLACE}", *arrival)
         if self.format == "parquet":
-            frame = reader.options(**dict(self.options)).schema(struct).parquet(self.path)
+            frame = reader.options(**self.bounded).schema(struct).parquet(self.path)
             malformed = F.lit(None).cast("string").alias(MALFORMED)
         else:
             struct = struct.add(MALFORMED, StringType())
-            permissive = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, **dict(self.options)}
+            bounds = {"maxStringLen": LONGEST_STRING} if self.format == "json" else {}
+            permissive = {**bounds, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, **self.bounded}
             frame = reader.options(**permissive).schema(struct).format(self.format).load(self.path)
             malformed = F.col(f"`{MALFORMED}`")
         columns = [F.col(quoted(name)) for name in self.declared.names]
@@ -94,8 +112,10 @@ def files(path: str, format: str, schema: Any, **options: Any) -> Files:  # noqa
 
     Each file is read once, oldest first. Write a file aside and move it in: a file seen half is read half.
     A line that cannot be read, has a value of the wrong type, or lacks a column that is declared ``not null``
-    is malformed and goes to the dead letters with its file and its text. ``options`` are Spark's own:
-    ``header=True`` for CSV with a first line of names, ``maxFilesPerTrigger=1`` for a file a batch.
+    is malformed and goes to the dead letters with its file and its text; so is a string of more than 16,777,216
+    characters in JSON (``maxStringLen=`` for another bound). ``options`` are Spark's own:
+    ``header=True`` for CSV with a first line of names, ``maxFilesPerTrigger=1`` for a file a batch. A batch takes
+    files of 256 MB together, and at least one, unless ``maxFilesPerTrigger=`` or ``maxBytesPerTrigger=`` is given.
 
     >>> files("in/views", format="json", schema="url string, at timestamp").describe()
     'json files in in/views'

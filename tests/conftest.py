@@ -1,15 +1,18 @@
-"""What tests share: one small local Spark, and testers on it."""
+"""What tests share: one small local Spark, testers on it; and for sinks an owner and rows that need no Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from penstock.job import Job
 from penstock.run.session import session
+from penstock.sinks import Changes, Owner, Rows
+from penstock.sources.kafka_connection import avro_need, is_there, kafka_need
 from penstock.testing import JobTester
 
 # a push takes as long as the machine is busy: what is slow is not wrong
@@ -25,7 +28,9 @@ settings.load_profile("penstock")
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """One session for all tests: ``local[2]``, UTC, two partitions, no page."""
-    return session(cores="2", ui=False)
+    # for a Spark that has no connector yet the tests of Kafka are left out, by hand
+    needs = (kafka_need(), avro_need()) if is_there() else ()
+    return session(cores="2", ui=False, needs=needs)
 
 
 @pytest.fixture
@@ -40,3 +45,42 @@ def tester(spark: SparkSession) -> Iterator[Callable[..., JobTester]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def owner():
+    """Make an owner: the first run of a job, unless told otherwise."""
+
+    def make(job="shop", checkpoint="c1", epoch=1, committed=-1):
+        return Owner(job, checkpoint, epoch, committed)
+
+    return make
+
+
+@pytest.fixture
+def changes():
+    """Make the changes of a batch from lists of dicts."""
+
+    def rows(listed, schema):
+        return Rows(spark=None, table=pa.Table.from_pylist(listed, pa.schema(schema)))
+
+    def make(listed, schema, deletes=None, delete_schema=None):
+        removed = None if deletes is None else rows(deletes, delete_schema or schema)
+        return Changes(rows(listed, schema), removed)
+
+    return make
+
+
+class Killed(Exception):
+    """The crash that a test asked for."""
+
+
+@pytest.fixture
+def kill():
+    """A crash to set as a writer's ``during``; ``kill.error`` is what it raises."""
+
+    def crash():
+        raise Killed
+
+    crash.error = Killed
+    return crash

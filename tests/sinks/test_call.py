@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import sinks
-from penstock.plan.errors import PlanError, SinkError
+from penstock.plan.errors import PlanError, SinkError, TransientSinkError
 from penstock.sinks import Changes, Rows, Target
 
 
@@ -82,3 +82,13 @@ def test_what_the_function_raises_names_the_output_the_function_and_the_fault(sp
     with pytest.raises(SinkError, match=message) as caught:
         writer.write(3, {"hits": Changes(Rows(spark, table=pa.table({"n": [1]})))})
     assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(("error", "again"), [(TransientSinkError("busy"), True), (ConnectionError("busy"), False)])
+def test_a_function_says_itself_that_it_wants_the_batch_again(spark, owner, error, again):
+    def busy(frame, batch_id):
+        raise error
+
+    with pytest.raises(SinkError, match="output 'hits': function busy failed in batch 0") as caught:
+        open_writer(busy, owner).write(0, {"hits": Changes(Rows(spark, table=pa.table({"n": [1]})))})
+    assert isinstance(caught.value, TransientSinkError) is again
