@@ -21,6 +21,7 @@ from penstock.plan.errors import (
     PlanError,
     RunError,
     SinkError,
+    TransientSinkError,
     UnknownColumnError,
     UnsupportedPlanError,
 )
@@ -48,5 +49,6 @@ __all__ = [
     "PlanChangedError",
     "FencedError",
     "SinkError",
+    "TransientSinkError",
     "__version__",
 ]

@@ -25,7 +25,6 @@ from typer.core import TyperGroup
 
 import penstock
 from penstock import jobfile
-from penstock.job import Job
 from penstock.plan.errors import PenstockError, PlanError, RunError
 from penstock.sinks.base import Sink
 from penstock.sinks.local_path import local_path
@@ -60,6 +59,10 @@ CheckpointFolder = Annotated[
     str | None, typer.Option("--checkpoint", metavar="DIR", help="The checkpoint; checkpoints/<job> when left out.")
 ]
 
+Buckets = Annotated[
+    int | None, typer.Option("--buckets", metavar="N", min=1, help="Split the state into so many parts.")
+]
+
 
 def say_version(asked: bool) -> None:
     """Print the version and end."""
@@ -83,49 +86,20 @@ def run(
     file: File,
     once: Annotated[bool, typer.Option("--once", help="Take all that is there now, then stop.")] = False,
     checkpoint: CheckpointFolder = None,
+    buckets: Buckets = None,
 ) -> None:
     """Run a job until it is stopped: Ctrl-C and SIGTERM end it after the batch at hand."""
-    jobfile.load(file).run(checkpoint=checkpoint, once=once)
+    jobfile.load(file).run(checkpoint=checkpoint, once=once, buckets=buckets)
 
 
 @app.command()
-def check(file: File, checkpoint: CheckpointFolder = None) -> None:
-    """Build a job and say what it is; where it has a checkpoint, whether its state can be kept."""
+def check(file: File, checkpoint: CheckpointFolder = None, buckets: Buckets = None) -> None:
+    """Build a job and say what it is; where it has a checkpoint, what changed, and whether its state can be kept."""
+    from penstock import check as checking
+
     job = jobfile.load(file)
-    if not job.outputs:
-        raise PlanError(f"the job {job.name!r} has no output; add one with .to(...).")
-    typer.echo(summary(job))
-    typer.echo(held_against(job, checkpoint or os.path.join("checkpoints", job.name)))
-
-
-def summary(job: Job) -> str:
-    """What a job reads, keeps and writes, a line each."""
-    from penstock.compile.layout import Layout
-
-    lines = [f"job '{job.name}'"]
-    lines += [f"  reads   {node.describe()}" for node in job.inputs]
-    lines += [f"  keeps   {step.describe()}" for step in Layout(job).stages]
-    lines += [f"  writes  output '{o.name}' to {o.drawn().target}" for o in job.outputs]
-    dead = job.dead_letter_sink
-    lines.append(f"  writes  dead letters to {dead.describe()}" if dead else "  a bad row stops it: no dead letters")
-    return "\n".join(lines)
-
-
-def held_against(job: Job, folder: str) -> str:
-    """What a job finds in its checkpoint; an error when it cannot go on from there."""
-    from penstock.compile.layout import Layout
-    from penstock.run.fit import fit
-    from penstock.state.checkpoint import Checkpoint
-
-    if not os.path.exists(folder):
-        return f"checkpoint {folder}: none yet, the first run makes it"
-    checkpoint = Checkpoint.open(folder, create=False)
-    buckets = fit(Layout(job), checkpoint, buckets=0, write=False)
-    checkpoint.verify()
-    batches = checkpoint.batches()
-    if not batches:
-        return f"checkpoint {folder}: empty, no batch is done yet"
-    return f"checkpoint {folder}: fits, the state in its {buckets} buckets after batch {batches[-1]} can be kept"
+    typer.echo(checking.summary(job))
+    typer.echo(checking.held_against(job, checkpoint or os.path.join("checkpoints", job.name), buckets))
 
 
 @app.command()
@@ -178,6 +152,56 @@ def state(
         show_rows(look.key(step, kept, key, limit, internal=internal))
     else:
         show_rows(look.rows(step, kept, limit, internal=internal))
+
+
+@app.command()
+def doctor(
+    file: File,
+    checkpoint: CheckpointFolder = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what can be mended safely: files are moved aside, none is deleted.")
+    ] = False,
+) -> None:
+    """Is the checkpoint whole, why is nothing coming out, what waits; ends with 1 when something needs a hand."""
+    from penstock.doctor import examine, mend
+
+    job = jobfile.load(file)
+    folder = checkpoint or os.path.join("checkpoints", job.name)
+    if repair:
+        for line in mend(job, folder) or ["nothing to repair"]:
+            typer.echo(line)
+    named = file if checkpoint is None else f"{file} --checkpoint {checkpoint}"
+    found = examine(job, folder, named)
+    typer.echo("\n".join(found.lines))
+    if found.needs_a_hand:
+        raise typer.Exit(1)
+
+
+@app.command()
+def replay(
+    file: File,
+    begin: Annotated[str, typer.Option("--from", metavar="TIME", help="The first event time, UTC unless it says.")],
+    name: Annotated[str, typer.Option("--to-output", metavar="NAME", help="The new output, beside the job's own.")],
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The event time to stop before.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="WHICH", help="Which of the job's outputs, when it has several.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="The replay's own; checkpoints/<job>-replay-NAME if left out."
+        ),
+    ] = None,
+) -> None:
+    """Run old events through the job as it is now, into an output of another name; a running job is not touched."""
+    from penstock.replay import prepared
+    from penstock.replay import replay as run_replay
+
+    job = jobfile.load(file)
+    again, asked = prepared(job, begin, name, end, output)
+    live = os.path.join("checkpoints", job.name)
+    for line in run_replay(again, asked, checkpoint or f"{live}-replay-{name}", live):
+        typer.echo(line)
 
 
 @app.command("dead-letters")

@@ -194,15 +194,17 @@ class Job:
         checkpoint: str | None = None,
         once: bool = False,
         trigger: Duration | None = None,
+        buckets: int | None = None,
     ) -> None:
         """Run until stopped; with ``once`` take all that is there now, then stop.
 
         ``checkpoint`` is a folder of its own, ``checkpoints/<job>`` when left out. ``trigger`` is the least
-        time between two batches. Ctrl-C and SIGTERM end it after the batch at hand.
+        time between two batches. Ctrl-C and SIGTERM end it after the batch at hand. ``buckets`` is how many
+        parts the state is split into, by key; left out, as many as there are, and four a core in a new checkpoint.
         """
         from penstock.run.query import run
 
-        run(self, spark, checkpoint=checkpoint, once=once, trigger=trigger)
+        run(self, spark, checkpoint=checkpoint, once=once, trigger=trigger, buckets=buckets)
 
     def start(
         self,
@@ -211,11 +213,12 @@ class Job:
         checkpoint: str | None = None,
         once: bool = False,
         trigger: Duration | None = None,
+        buckets: int | None = None,
     ) -> Run:
         """Run without blocking: gives a ``Run`` with ``status()``, ``stop()`` and ``wait()``."""
         from penstock.run.query import start
 
-        return start(self, spark, checkpoint=checkpoint, once=once, trigger=trigger)
+        return start(self, spark, checkpoint=checkpoint, once=once, trigger=trigger, buckets=buckets)
 
     def run_batch(self, inputs: Mapping[str, DataFrame], spark: SparkSession | None = None) -> dict[str, DataFrame]:
         """The same job over bounded frames, one for each input: nothing is late and every window closes."""

@@ -56,6 +56,10 @@ class IntervalJoin(Step):
     def state_depends_on(self) -> dict[str, object]:
         return {"on": spoken_on(self.on), "within": f"{spoken(self.low)} to {spoken(self.high)}", "how": self.how}
 
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        return (self.left,) if self.how in ("semi", "anti") else (self.left, self.right)
+
 
 def join(left: Node, right: Node, on: On, within: object, how: str, late: str, name: str | None) -> IntervalJoin:
     """The node of ``Stream.join``, refused when it makes no sense."""

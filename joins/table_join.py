@@ -53,6 +53,10 @@ class TableJoin(Step):
         rows = {"left rows": row_steps(self.left), "right rows": row_steps(self.right)}
         return {"on": spoken_on(self.on), "how": self.how, **keys, **rows}
 
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
 
 def join_tables(left: Node, right: Node, on: On | None, how: str, name: str | None) -> TableJoin:
     """The node of ``Table.join``, refused when it makes no sense."""

@@ -45,6 +45,10 @@ class Meeting(Step):
     def window_closes_us(self) -> int | None:
         return self.left.window_closes_us
 
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
 
 @dataclass(frozen=True)
 class Lookup(Meeting):
@@ -66,6 +70,10 @@ class Lookup(Meeting):
 
     def keeps(self) -> str | None:
         return "the table's rows" + (", and events until the table is loaded" if self.after_load else "")
+
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        return (self.left, self.right) if self.after_load else (self.right,)
 
     def state_depends_on(self) -> dict[str, object]:
         depends = {"on": spoken_on(self.on), "how": self.how, "after_load": self.after_load}
@@ -97,6 +105,12 @@ class AsOf(Meeting):
 
     def state_depends_on(self) -> dict[str, object]:
         return {"on": spoken_on(self.on), "how": self.how}
+
+    def may_become(self) -> dict[str, object]:
+        return {
+            "tolerance": None if self.tolerance is None else spoken(self.tolerance),
+            "history": spoken(self.history),
+        }
 
 
 def lookup(left: Node, table: Node, on: On | None, how: str, after_load: bool, name: str | None) -> Lookup:

@@ -99,6 +99,13 @@ class Latest(Step):
             return {**depends, "sequence": [changes.format], "deletes": changes.format}
         return {**depends, "sequence": list(changes.sequence), "deletes": str(changes.delete_when)}
 
+    def may_become(self) -> dict[str, object]:
+        return {} if self.tombstones is None else {"tombstones are kept": spoken(self.tombstones)}
+
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        return (self.upstream,)
+
 
 def latest(
     name: str,

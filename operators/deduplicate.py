@@ -41,6 +41,10 @@ class Deduplicate(Step):
     def state_depends_on(self) -> dict[str, object]:
         return {"keys": list(self.keys), "within": spoken(self.within), "ordered": self.ordered}
 
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        return (self.upstream,) if self.ordered else ()
+
 
 def deduplicate(
     upstream: Node, keys: tuple[str, ...], within: Duration, ordered: bool, late: str, name: str | None

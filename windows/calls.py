@@ -44,6 +44,18 @@ class Call:
     within_group: str | None = None
 
     @property
+    def text(self) -> str:
+        """The call as SQL: two that differ have different texts.
+
+        >>> Call("count", ("x",), distinct=True, where="ok").text
+        'count(distinct x) filter (where ok)'
+        """
+        text = f"{self.name}({'distinct ' if self.distinct else ''}{', '.join(self.arguments)})"
+        text += " ignore nulls" if self.ignore_nulls else ""
+        text += f" within group ({self.within_group})" if self.within_group is not None else ""
+        return text + (f" filter (where {self.where})" if self.where is not None else "")
+
+    @property
     def ours(self) -> bool:
         """True when a kernel can do it; the types decide the rest when the job is compiled."""
         return self.name in KERNEL_AGGREGATES

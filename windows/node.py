@@ -184,6 +184,10 @@ class WindowTop(Window):
         order = [o.describe() for o in self.by]
         return {**super().state_depends_on(), "top": f"{self.n} by {', '.join(order)}, ties {self.ties}"}
 
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        return (self.upstream,)
+
 
 def firing_of(emit: object) -> Firing:
     """When results come out, as ``emit=`` says it."""

@@ -61,6 +61,7 @@ class CompiledStep:
     kept: Mapping[str, str]  # the columns that the step keeps and their types: other state cannot be read
     finished: Callable[[DataFrame], DataFrame]  # the kernel's results as readers see them
     renamed: Callable[[pa.Table], pa.Table | None]  # the same where nothing is left to compute, else None
+    parts: tuple[tuple[str, int], ...] = ()  # of partial aggregates: each call, and how many columns its state has
 
 
 def hashed(texts: list[str], buckets: int) -> str:

@@ -42,10 +42,12 @@ def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
     if isinstance(error, PenstockError):
         return error
     text = _everything(error)
-    if BAD_ROW in text:
-        return BadRowError(refusal(carried(text, BAD_ROW)), java=text)
-    if STOP in text:
-        return RunError(carried(text, STOP)["told"], java=text)
+    if letter := carried(text, BAD_ROW):
+        return BadRowError(refusal(letter), java=text)
+    if stop := carried(text, STOP):
+        return RunError(stop["told"], java=text)
+    if unreadable := _unreadable(text):
+        return RunError(unreadable, java=text)
     found = _step(text, nodes)
     cause = root_cause(error)
     if cause.startswith("RunError: "):
@@ -58,10 +60,13 @@ def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
     return RunError(f"{name} ({found.written_at}): {cause}", step=name, written_at=found.written_at, java=text)
 
 
-def carried(text: str, mark: str) -> dict[str, Any]:
-    """What ``raise_error`` carried out of Spark behind a mark."""
-    found, _ = json.JSONDecoder().raw_decode(text, text.index(mark) + len(mark))
-    return dict(found)
+def carried(text: str, mark: str) -> dict[str, Any] | None:
+    """What ``raise_error`` carried out of Spark behind a mark, None for nothing.
+
+    Spark also quotes its plan, in which the mark stands before the expression that would make the rest.
+    """
+    at = text.find(mark + "{")
+    return None if at < 0 else dict(json.JSONDecoder().raw_decode(text, at + len(mark))[0])
 
 
 def refusal(letter: Mapping[str, Any], more: int = 0) -> str:
@@ -72,6 +77,25 @@ def refusal(letter: Mapping[str, Any], more: int = 0) -> str:
         f"{where} has a row that cannot be used ({letter['reason']}), "
         f"from {letter.get('place') or 'an unknown place'}: {letter.get('row')}{others}. "
         "Correct it, or send such rows somewhere with job.dead_letters(...)."
+    )
+
+
+def worker_died(error: BaseException) -> bool:
+    """True when a Python process that ran tasks is gone: Spark says so, or finds its end of the line cut."""
+    text = _everything(error)
+    cut = "Connection reset" in text or "Broken pipe" in text
+    return "Python worker exited unexpectedly" in text or (cut and "spark.api.python" in text)
+
+
+def _unreadable(text: str) -> str | None:
+    """What is said of a file that Spark began to read and could not read to its end."""
+    file = re.search(r"\[FAILED_READ_FILE\.NO_HINT\] Encountered error while reading file (\S+)\.(?:\s|$)", text)
+    causes = re.findall(r"^Caused by: [\w.$]+(?:Exception|Error): (.+)$", text, re.MULTILINE)
+    if file is None or not causes:
+        return None
+    return (
+        f"the input file {file[1]} is cut or damaged: {causes[-1].strip()}. Put the whole file in its place, or an "
+        "empty one to go on without its rows, and start the job again."
     )
 
 

@@ -20,6 +20,10 @@ from penstock.state.edge import BAD, INPUT, KEEP, TIME
 #: The reason of a message that is of no row: it is counted, and no dead letter.
 OF_NO_ROW = "ignored"
 
+#: A bad row of more bytes is not kept whole: a dead letter must not need more memory than a good row.
+KEPT_BYTES = 1_000_000
+SHOWN_CHARACTERS = 1000
+
 
 def ingest(layout: Layout, node: Input, frame: DataFrame, wall: str) -> DataFrame:
     """The source's rows with their hidden columns; a bad row says why, where it came from and what it held.
@@ -76,9 +80,18 @@ def _bad(name: str, reasons: list[str], place: str, shown: list[str], present: l
         row = f"coalesce({MESSAGE}, 'null')"
     elif MALFORMED in present:
         row = f"coalesce({MALFORMED}, {row})"
+    row = _shown(row)
     reason = f"CASE {' '.join(reasons)} END"
     told = f"to_json(struct('{name}' AS input, {reason} AS reason, {place} AS place, {row} AS row))"
     return f"CASE WHEN ({reason}) IS NOT NULL THEN {told} END"
+
+
+def _shown(row: str) -> str:
+    """A bad row as it is kept: of an enormous one the beginning and its size, one that is no UTF-8 in base64."""
+    size = "octet_length(r)"
+    cut = f"concat(left(r, {SHOWN_CHARACTERS}), ' ... (', {size}, ' bytes)')"
+    cases = f"WHEN {size} > {KEPT_BYTES} THEN {cut} WHEN NOT is_valid_utf8(r) THEN concat('base64:', base64(r))"
+    return f"element_at(transform(array({row}), r -> CASE {cases} ELSE r END), 1)"
 
 
 def _required(node: Input) -> list[str]:

@@ -88,6 +88,7 @@ class Sides:
         edges: tuple[CompiledEdge, ...],
         hidden: Mapping[str, pa.DataType] = ORDER,
         how: str = "inner",
+        keeps_left: bool = True,
     ) -> CompiledStep:
         """The step; ``hidden`` are the columns of its results that users do not see."""
         types = self.types
@@ -110,7 +111,7 @@ class Sides:
             kernel,
             edges,
             pa.schema([(n, types[n]) for n in names] + list(hidden.items())),
-            {n: str(t) for n, t in types.items()},
+            {n: str(t) for n, t in types.items() if keeps_left or n not in self.left},
             finished,
             renamed,
         )
@@ -137,7 +138,8 @@ def lookup(node: Lookup, frames: Sequence[DataFrame], buckets: int) -> CompiledS
     types = _of(sides.right, sides.types)
     kernel = LookupKernel(sides.keys, sides.left, sides.right, node.how, types, node.after_load)
     # all changes of a batch come before its events
-    return sides.compiled(kernel, (sides.edge(0), table_edge(sides.edge(1).columns, frames[1])))
+    edges = sides.edge(0), table_edge(sides.edge(1).columns, frames[1])
+    return sides.compiled(kernel, edges, keeps_left=node.after_load)
 
 
 def tables(node: TableJoin, frames: Sequence[DataFrame], buckets: int) -> CompiledStep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 # from Spark 4.1 on a timestamp's zone must be named, and before that it cannot be
-_ZONE = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+_ZONE: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

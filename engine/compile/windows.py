@@ -39,12 +39,13 @@ def aggregates(node: WindowAggregate, frame: DataFrame, buckets: int) -> Compile
     found = measures(node, frame, columns)
     if isinstance(found, dict):
         calls = tuple(found)
-        kept = {f"{c.name}({', '.join(c.arguments)})": _listed(m.aggregate.state_types()) for c, m in found.items()}
+        kept = {c.text: _listed(m.aggregate.state_types()) for c, m in found.items()}
         ordered = any(m.aggregate.needs_order for m in found.values())
         return _compiled(
             node, frame, buckets, columns, Partials(keys, tuple(found.values()), ordered), kept, explode=False,
             finished=lambda rows: finish.aggregates(node, keys, calls, rows),
             renamed=lambda rows: finish.renamed_aggregates(node, keys, calls, rows),
+            parts=tuple((c.text, len(m.aggregate.state_types())) for c, m in found.items()),
         )  # fmt: skip
     if not isinstance(node.firing, Final):
         what = "one of its aggregates" if found is None else f"{found.name} of this type"
@@ -106,6 +107,7 @@ def _compiled(
     finished: Callable[[DataFrame], DataFrame],
     renamed: Callable[[pa.Table], pa.Table | None],
     ordered: bool = False,
+    parts: tuple[tuple[str, int], ...] = (),
 ) -> CompiledStep:
     texts = [columns[k] for k in partials.keys]
     key_types = types_of(frame, texts)
@@ -128,6 +130,7 @@ def _compiled(
         kept={**dict(zip(names, map(str, key_types), strict=True)), **kept},
         finished=finished,
         renamed=renamed,
+        parts=parts,
     )
 
 

@@ -69,3 +69,10 @@ class FencedError(PenstockError):
 
 class SinkError(PenstockError):
     """An output that cannot be written, or that somebody else owns."""
+
+
+class TransientSinkError(SinkError):
+    """An output that cannot be written now, and perhaps can soon: the batch is tried again before the job fails.
+
+    A function of ``sinks.call`` raises it to be called again with the same batch.
+    """

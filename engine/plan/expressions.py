@@ -14,11 +14,9 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sql
 
 from penstock.plan.columns import Columns, check_name
 from penstock.plan.errors import PlanError
+from penstock.plan.forbidden import refuse_forbidden
 from penstock.plan.schemas import first_line
 from penstock.plan.written import written_at
-
-# They run any static Java method: text of a job is code, but not that much code.
-FORBIDDEN = ("reflect", "java_method", "try_reflect")
 
 # As sqlglot calls them, or passes them on: another value each time.
 UNREPEATABLE = (
@@ -52,20 +50,24 @@ def parse(text: str, step: str) -> exp.Expr:
     """The syntax tree of one expression, refused when it is none or holds what a row step cannot do."""
     if not isinstance(text, str):
         raise PlanError(f"{step}: an expression is Spark SQL text, not {text!r}. ({written_at()})")
+    refuse_forbidden(text, step)
     try:
         tree = _parse(text)
     except SqlglotError as error:
         raise PlanError(f"{step}: {text!r} is not Spark SQL: {first_line(error)}. ({written_at()})") from None
-    if isinstance(tree, exp.Query | exp.DDL | exp.Command) or tree.find(exp.Subquery, exp.Select):
+    if isinstance(tree, exp.Query | exp.DDL | exp.Command) or _holds_query(tree):
         raise PlanError(f"{step}: {text!r} holds a query; join or look up another input instead. ({written_at()})")
     if tree.find(exp.Window):
         raise PlanError(
             f"{step}: {text!r} holds OVER, which has no end on a stream; use .window(...). ({written_at()})"
         )
-    for function in tree.find_all(exp.Anonymous):
-        if function.name.lower() in FORBIDDEN:
-            raise PlanError(f"{step}: {function.name} is refused: it runs any Java method. ({written_at()})")
     return tree
+
+
+def _holds_query(tree: exp.Expr) -> bool:
+    # sqlglot takes the query `(table t)` for a column `table` that is called t
+    named = (inner for inner in tree.find_all(exp.Paren) if isinstance(inner.this, exp.Alias))
+    return tree.find(exp.Subquery, exp.Select, exp.Describe) is not None or any(named)
 
 
 def names_in(tree: exp.Expr) -> list[str]:

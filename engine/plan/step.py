@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
@@ -9,6 +10,8 @@ from penstock.plan.columns import Columns
 from penstock.plan.errors import PlanError
 from penstock.plan.node import Mode, Node
 from penstock.plan.written import written_at
+
+NO_FOLDER = re.compile(r"[/\0]")
 
 Late = Literal["drop", "capture", "dead_letter"]
 
@@ -21,6 +24,10 @@ class Step(Node):
     late: Late = field(default="drop", kw_only=True)
 
     stateful: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        # a name that is made of the keys' names holds whatever stands in those, and it becomes a folder
+        object.__setattr__(self, "name", NO_FOLDER.sub("_", self.name))
 
     @property
     def by_wall(self) -> bool:
@@ -42,6 +49,15 @@ class Step(Node):
     def state_depends_on(self) -> dict[str, object]:
         """What the step's state is made for: with another of these it could not be read."""
         return {}
+
+    def may_become(self) -> dict[str, object]:
+        """What else the step goes by: with another of these its state can still be read."""
+        return {}
+
+    @property
+    def kept_whole(self) -> tuple[Node, ...]:
+        """The inputs whose rows the step keeps with all their columns."""
+        return ()
 
 
 @dataclass(frozen=True)

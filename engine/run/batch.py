@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +17,14 @@ from penstock.compile.layout import Layout
 from penstock.plan.node import Node
 from penstock.plan.step import Step
 from penstock.run import dead_letters
+from penstock.run.carry import PARTS
 from penstock.run.changes import table_changes
 from penstock.run.clock import Clock, Rules, StepTime, loading
 from penstock.run.counters import Counters
-from penstock.run.outlets import Outlets
+from penstock.run.fit import DOCUMENT, JOB, pinned
+from penstock.run.outlets import Outlets, Written
 from penstock.run.reading import Reading
+from penstock.run.signature import signature
 from penstock.run.steps import Done, Steps
 from penstock.sinks.base import Changes, Rows
 from penstock.state.checkpoint import Checkpoint
@@ -46,6 +50,8 @@ class BatchReport:
     state_bytes: int
     skipped: bool
     late: Mapping[str, list[pa.Table]] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # how far they are behind, where that is known
+    alarms: tuple[str, ...] = ()
 
 
 class Engine:
@@ -65,7 +71,6 @@ class Engine:
     ) -> None:
         self.layout = layout
         self.manifest = checkpoint.latest()
-        self.clock = Clock.from_json(self.manifest.body["clock"]) if self.manifest else Clock()
         self._spark = spark
         self._checkpoint = checkpoint
         self._epoch = epoch
@@ -75,8 +80,14 @@ class Engine:
         self._rules = {i.name: Rules.of(i) for i in layout.inputs if i.timed}
         self._rules |= {loading(name): Rules(loads=True) for s in layout.stages for name in s.loads}
         self._times = {s.name: StepTime.of(s) for s in layout.stages}
+        self.clock = Clock()
+        if self.manifest is not None:
+            new = {name: time for name, time in self._times.items() if name not in self.manifest.steps}
+            self.clock = Clock.from_json(self.manifest.body["clock"]).with_new(new)
         self._ways = {s: tuple(Way.to(s, edge, layout) for edge in range(len(s.inputs))) for s in layout.stages}
-        self._steps = Steps(spark, checkpoint, buckets, keep_late)
+        self._steps = Steps(spark, checkpoint, pinned(checkpoint, self.manifest), buckets, keep_late)
+        self._job = signature(layout, buckets)
+        self._told = False
 
     def process(
         self,
@@ -88,12 +99,15 @@ class Engine:
         whole: bool = False,
         silent: Collection[Node] = (),
         punctuation: Mapping[str, int] | None = None,
+        said: Mapping[str, Any] | None = None,
+        before_sinks: Callable[[], None] | None = None,
     ) -> BatchReport:
         """Run a batch: steps in order, sinks under their ledgers, then the manifest; one that is done is skipped.
 
         ``given`` are the rows as they were taken in (see ``Reading``), ``small`` when they fit in this
         process, ``whole`` when they are all that there is, ``silent`` the inputs that are known to have none.
-        ``punctuation`` moves an input's time without a row.
+        ``punctuation`` moves an input's time without a row; ``said`` is kept in the manifest;
+        ``before_sinks`` is asked once more before anything is written.
         """
         began = time.monotonic()
         if self.manifest is not None and batch <= self.manifest.batch:
@@ -115,9 +129,13 @@ class Engine:
             letters = self._letters(batch, done, reading, counters)
             changes = self._changes(reading, letters)
             facts += reading.observed()
-            self._write(batch, changes)
+            written = self._write(batch, changes, before_sinks)
+            counters.retries.update(written.retries)
+            counters.repeated.update(written.repeated)
             manifest = self._manifest(moment, done, facts, counters, changes)
+            manifest = replace(manifest, body={**manifest.body, **(said or {})})
             self._checkpoint.commit(manifest)
+            self._tell_job()
             self._at("after_commit", batch)
         finally:
             self._steps.close()
@@ -168,11 +186,14 @@ class Engine:
                 changes[output.name] = table_changes(rows, output.key, isinstance(output.node, Step))
         return changes
 
-    def _write(self, batch: int, changes: Mapping[str, Changes]) -> None:
-        self._checkpoint.assert_epoch(self._epoch)
+    def _write(self, batch: int, changes: Mapping[str, Changes], ready: Callable[[], None] | None) -> Written:
         self._at("before_sink", batch)
-        self._outlets.write(batch, changes, lambda: self._at("during_sink", batch))
+        self._checkpoint.assert_epoch(self._epoch)
+        if ready is not None:
+            ready()
+        written = self._outlets.write(batch, changes, lambda: self._at("during_sink", batch))
         self._at("after_sink", batch)
+        return written
 
     def _manifest(
         self,
@@ -191,9 +212,17 @@ class Engine:
             "wall_us": moment.wall_us,
             "outputs": sorted(changes),
             "layouts": self._steps.layouts(),
+            PARTS: self._steps.parts(),
+            JOB: self._job,
             "wakes": {d.step: {str(r.bucket): r.wake_us for r in d.reports} for d in done},
         }
         return Manifest(moment.batch, self._epoch, {d.step: {r.bucket: r.sets for r in d.reports} for d in done}, body)
+
+    def _tell_job(self) -> None:
+        """Write down what the job is, once its first batch is there: until then the state is that of the one before."""
+        if not self._told and self._checkpoint.read_json(DOCUMENT) != self._job:
+            self._checkpoint.write_json(DOCUMENT, self._job)
+        self._told = True
 
     def _at(self, point: str, batch: int) -> None:
         if self._fault is not None:

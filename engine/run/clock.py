@@ -155,16 +155,26 @@ class Clock:
                 mark = used[step]
                 marks |= {} if mark is None else {step: mark}
                 continue
-            own = [inputs[name] for name in time.inputs]
-            now = everyone if all(i.idle for i in own) else watermark(own)
-            before = [marks.get(name) for name in time.after]
-            known = [m for m in before if m is not None]
-            if now is not None and len(known) == len(before):
-                marks[step] = max(min([now - time.lag_us, *known]), self.steps.get(step, BEGINNING_US))
+            now = _mark(time, inputs, everyone, marks)
+            if now is not None:
+                marks[step] = max(now, self.steps.get(step, BEGINNING_US))
             elif step in self.steps:
                 marks[step] = self.steps[step]
         marked = [m for m in (everyone, self.watermark_us) if m is not None]
         return Clock(inputs, marks, max(marked, default=None))
+
+    def with_new(self, steps: Mapping[str, StepTime]) -> Clock:
+        """The same with steps that a changed job has besides: they begin at the time of what feeds them.
+
+        Without it time would begin anew for them, and no row would be too late. One whose inputs are not all
+        known has no time yet, as in a new job.
+        """
+        everyone, marks = watermark(self.inputs.values()), dict(self.steps)
+        for step, time in steps.items():
+            if all(name in self.inputs for name in time.inputs):
+                now = _mark(time, self.inputs, everyone, marks)
+                marks |= {} if now is None else {step: now}
+        return replace(self, steps=marks)
 
     def to_json(self) -> dict[str, Any]:
         """For the manifest."""
@@ -176,6 +186,17 @@ class Clock:
         """From the manifest."""
         inputs = {n: InputTime.from_json(t) for n, t in value["inputs"].items()}
         return cls(inputs, dict(value["steps"]), value["watermark_us"])
+
+
+def _mark(
+    time: StepTime, inputs: Mapping[str, InputTime], everyone: int | None, marks: Mapping[str, int]
+) -> int | None:
+    """A step's watermark by that of its inputs and the marks of the steps before it; None when one has none yet."""
+    own = [inputs[name] for name in time.inputs]
+    now = everyone if all(i.idle for i in own) else watermark(own)
+    before = [marks.get(name) for name in time.after]
+    known = [m for m in before if m is not None]
+    return None if now is None or len(known) < len(before) else min([now - time.lag_us, *known])
 
 
 def watermark(inputs: Iterable[InputTime]) -> int | None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from penstock.job import Job
 from penstock.plan.errors import SinkError
+from penstock.plan.secrets import shown
 from penstock.run import dead_letters
+from penstock.run.fit import JOB
+from penstock.run.retries import Retries
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 from penstock.state.checkpoint import Checkpoint
 
@@ -20,30 +25,64 @@ def targets_of(job: Job) -> list[Target]:
 
 
 def owner_of(job: Job, checkpoint: Checkpoint, epoch: int) -> Owner:
-    """Who writes in this run; an output that the newest batch did not know begins with this run."""
+    """Who writes in this run; an output that the newest batch did not know, or elsewhere, begins with this run."""
     latest = checkpoint.latest()
     if latest is None:
         return Owner(job.name, checkpoint.id, epoch, -1)
-    new = {t.output for t in targets_of(job)} - {*latest.body["outputs"]}
+    was = latest.body.get(JOB, {"outputs": {}})
+    places = {name: parts["sink"] for name, parts in was["outputs"].items()}
+    places |= {dead_letters.OUTPUT: was["dead letters"]} if "dead letters" in was else {}
+    known = {*latest.body["outputs"]}
+    new = {t.output for t in targets_of(job) if t.output not in known or places.get(t.output, _place(t)) != _place(t)}
     return Owner(job.name, checkpoint.id, epoch, latest.batch, frozenset(new))
+
+
+def _place(target: Target) -> str:
+    return shown(target.sink.describe())
+
+
+class Written(NamedTuple):
+    """How a batch was written: tries that failed, by output, and outputs that had the batch already."""
+
+    retries: Counter[str]
+    repeated: Counter[str]
 
 
 class Outlets:
     """The open writers of a run."""
 
-    def __init__(self, targets: Sequence[Target], owner: Owner) -> None:
+    def __init__(self, targets: Sequence[Target], owner: Owner, retries: Retries | None = None) -> None:
+        self._again = retries or Retries()
+        self._retries: Counter[str] = Counter()
+        self._writers: list[tuple[Writer, list[str]]] = []
         places: dict[tuple[type[Sink], str], list[Target]] = {}
         for target in targets:
             places.setdefault((type(target.sink), target.sink.place), []).append(target)
-        self._writers: list[tuple[Writer, list[str]]] = []
-        for group in places.values():
-            self._writers.append((group[0].sink.writer(group, owner), [t.output for t in group]))
+        try:
+            for group in places.values():
+                self._open(group, owner)
+        except BaseException:
+            self.close()
+            raise
 
-    def write(self, batch: int, changes: Mapping[str, Changes], during: Callable[[], None]) -> None:
+    def _open(self, group: list[Target], owner: Owner) -> None:
+        outputs = [target.output for target in group]
+        writer = self._again.run(lambda: group[0].sink.writer(group, owner), lambda: self._retries.update(outputs))
+        self._writers.append((writer, outputs))
+
+    def write(self, batch: int, changes: Mapping[str, Changes], during: Callable[[], None]) -> Written:
         """Write a batch everywhere; a place that has it from an earlier try skips it."""
+        repeated: Counter[str] = Counter()
         for writer, outputs in self._writers:
-            writer.during = during
-            writer.write(batch, {name: changes[name] for name in outputs})
+            if not self._write(writer, batch, {name: changes[name] for name in outputs}, during):
+                repeated.update(outputs)
+        # what opening the writers took is counted with the first batch
+        retries, self._retries = self._retries, Counter()
+        return Written(retries, repeated)
+
+    def _write(self, writer: Writer, batch: int, changes: Mapping[str, Changes], during: Callable[[], None]) -> bool:
+        writer.during = during
+        return self._again.run(lambda: writer.write(batch, changes), lambda: self._retries.update(changes.keys()))
 
     def close(self) -> None:
         """Close every writer, also when one of them fails."""

@@ -37,9 +37,13 @@ def facts(job: str, report: BatchReport) -> dict[str, Any]:
         "late": sum(counters.late.values()),
         "dead_letters": sum(counters.dead.values()),
         "ignored": sum(counters.ignored.values()),
+        "retries": sum(counters.retries.values()),
+        "repeated": sum(counters.repeated.values()),
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,
         "skipped": report.skipped,
+        **({"inputs": report.inputs} if report.inputs else {}),
+        "alarms": list(report.alarms),
     }
 
 
@@ -82,11 +86,12 @@ class LiveLine:
         """Draw the line anew."""
         said = facts(self._job, report)
         size = said["state_bytes"] / 1_000_000
+        alarms = "".join(f"\n  {alarm}" for alarm in said["alarms"])
         self._live.update(
             Text(
                 f"{said['job']}: batch {said['batch']}  {said['rows_per_second']:,} rows/s  "
                 f"watermark {said['watermark'] or '-'}  late {said['late']:,}  dead {said['dead_letters']:,}  "
-                f"state {said['state_rows']:,} rows, {size:.1f} MB"
+                f"state {said['state_rows']:,} rows, {size:.1f} MB{alarms}"
             )
         )
 

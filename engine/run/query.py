@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -20,12 +20,22 @@ from penstock.compile.layout import Layout
 from penstock.compile.streams import Streams
 from penstock.job import Job
 from penstock.plan.durations import Duration, duration, micros
-from penstock.plan.errors import CheckpointError, PlanError
+from penstock.plan.errors import CheckpointError, PlanError, TransientSinkError
+from penstock.run.alarms import Alarms
 from penstock.run.batch import BatchReport, Engine, Fault
+from penstock.run.begun import Begun, begin
 from penstock.run.fit import fit
+from penstock.run.lag import Lags
 from penstock.run.outlets import Outlets, owner_of, targets_of
+from penstock.run.places import check_places, lost
+from penstock.run.planned_files import PlannedFiles
 from penstock.run.progress import Progress, facts, progress
+from penstock.run.retries import Retries
 from penstock.run.session import session
+from penstock.run.spark_folder import spark_folder
+from penstock.run.spark_log import SparkLog, wall_us
+from penstock.run.unread import FolderWatch
+from penstock.run.wholeness import check_whole
 from penstock.state.checkpoint import Checkpoint
 
 BUCKETS_PER_CORE = 4
@@ -50,48 +60,48 @@ class Run:
         checkpoint: Checkpoint,
         told: Progress | None,
         fault: Fault | None,
+        buckets: int | None = None,
+        leaving: threading.Event | None = None,
     ):
         self._job = job
         self._spark = spark
         self._told = told
         self._between_batches = threading.Lock()
         self._stopping = False
+        self._leaving = leaving or threading.Event()  # set before the batch at hand ends: it waits for nothing more
         self._failure: BaseException | None = None
         self._last: BatchReport | None = None
         self._layout = Layout(job)
         self._checkpoint = checkpoint
+        self._log = SparkLog(checkpoint.files.store)
+        self._lags = Lags(self._layout.inputs)
+        self._folders = FolderWatch(self._layout, self._log)
+        self._alarms = Alarms()
+        self._offsets: str | None = None
         self._lock = checkpoint.lock()
         try:
+            check_whole(checkpoint)
             cores = spark.sparkContext.defaultParallelism
-            buckets = fit(self._layout, checkpoint, max(LEAST_BUCKETS, BUCKETS_PER_CORE * cores))
-            checkpoint.verify()
+            self.fit = fit(self._layout, checkpoint, max(LEAST_BUCKETS, BUCKETS_PER_CORE * cores), buckets)
+            check_places(self._layout, spark, checkpoint)
             checkpoint.sweep_orphans()
             self._streams = Streams(self._layout, spark)
             epoch = checkpoint.take_epoch()
-            latest = checkpoint.latest()
-            self._check_spark_part(latest.batch if latest else -1)
-            self._outlets = Outlets(targets_of(job), owner_of(job, checkpoint, epoch))
-            self._engine = Engine(self._layout, spark, checkpoint, epoch, self._outlets, buckets, fault=fault)
+            self._spark_folder = spark_folder(checkpoint, epoch)
+            self._outlets = Outlets(targets_of(job), owner_of(job, checkpoint, epoch), Retries(self._leaving))
+            self._engine = Engine(self._layout, spark, checkpoint, epoch, self._outlets, self.fit.buckets, fault=fault)
         except BaseException:
             self._lock.release()
             raise
         self._query: StreamingQuery | None = None
         self._whole_from: int | None = None
 
-    def _check_spark_part(self, committed: int) -> None:
-        offsets = Path(self._checkpoint.path) / "spark" / "offsets"
-        if committed >= 0 and not offsets.is_dir():
-            raise CheckpointError(
-                f"checkpoint {self._checkpoint.path} has lost its folder 'spark', which says what has been read. "
-                "Restore it from a copy."
-            )
-
     def begin(self, once: bool, trigger: Duration | None) -> None:
         """Start the query."""
         writer = (
             self._streams.frame.writeStream.foreachBatch(self._process)
             .queryName(self._job.name)
-            .option("checkpointLocation", f"{self._checkpoint.path}/spark")
+            .option("checkpointLocation", self._spark_folder.path)
         )
         if once:
             writer = writer.trigger(availableNow=True)
@@ -99,6 +109,7 @@ class Run:
                 self._whole_from = self._planned() + 1  # Spark then takes the backlog in one batch
         elif trigger is not None:
             least = micros(duration(trigger, "trigger")) // 1000
+            self._alarms = Alarms(least / 1000)
             writer = writer.trigger(processingTime=f"{least} milliseconds")
         self._query = writer.start()
 
@@ -107,10 +118,13 @@ class Run:
             if self._stopping:
                 raise _StoppedError
             try:
-                self._last = self._run_batch(frame, batch)
+                report = self._run_batch(frame, batch)
             except BaseException as error:
-                self._failure = error
+                left = isinstance(error, TransientSinkError) and self._leaving.is_set()
+                self._failure = None if left else error
                 raise
+            behind = self._behind()
+            self._last = replace(report, inputs=behind, alarms=self._alarms.after(report.seconds, behind))
             if self._told is not None:
                 self._told.show(self._last)
 
@@ -121,6 +135,10 @@ class Run:
                 f"checkpoint {self._checkpoint.path}: Spark is at batch {batch}, the state at batch {done}; "
                 "they belong to different copies. Restore both parts from one copy."
             )
+        self._spark_folder.send()
+        made_from = self._begin(batch, done)
+        files = PlannedFiles(self._checkpoint, self._log, batch, made_from.offsets if batch > done else "")
+        files.check()
         persisted = False
         size = size_of(frame)
         small, unknown = size <= SMALL_BYTES, size >= UNKNOWN_BYTES
@@ -130,17 +148,31 @@ class Run:
             small = small or (unknown and frame.count() <= SMALL_ROWS)
         try:
             silent = self._streams.silent(frame) if small else ()
-            given, wall_us = self._streams.given(frame), self._wall_us(batch)
-            whole = self._is_whole(batch)
-            return self._engine.process(batch, given, wall_us, small=small, whole=whole, silent=silent)
+            self._offsets = made_from.offsets
+            return self._engine.process(
+                batch,
+                self._streams.given(frame),
+                wall_us(made_from.offsets),
+                small=small,
+                whole=self._is_whole(batch),
+                silent=silent,
+                said={**made_from.to_body(), "lags": self._lagged()},
+                before_sinks=files.settle,
+            )
         finally:
             if persisted:
                 frame.unpersist()
 
     def _planned(self) -> int:
         """The last batch that Spark's log has, run or not."""
-        names = (path.name for path in (Path(self._checkpoint.path) / "spark" / "offsets").glob("*"))
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+        return max(self._log.planned(), default=-1)
+
+    def _begin(self, batch: int, done: int) -> Begun:
+        """What the batch is made from, kept before it is written anywhere."""
+        made_from = Begun(batch, self._log.offsets(batch), self._log.query_id())
+        if batch > done:
+            begin(self._checkpoint, made_from)
+        return made_from
 
     def _is_whole(self, batch: int) -> bool:
         """True when the batch takes all that is there; what was decided of it once holds when it is run again."""
@@ -152,19 +184,31 @@ class Run:
         self._checkpoint.write_json(WHOLE, {"batch": batch})
         return True
 
-    def _wall_us(self, batch: int) -> int:
-        """The batch's wall time as Spark's log has it: the same when the batch is run again."""
-        path = Path(self._checkpoint.path) / "spark" / "offsets" / str(batch)
-        return int(json.loads(path.read_text().split("\n")[1])["batchTimestampMs"]) * 1000
-
     def status(self) -> Mapping[str, Any]:
-        """Where the run stands: ``running``, and of the last batch its number, rows, watermark, late rows and state."""
+        """Where the run stands: ``running``, and of the last batch its number, rows, watermark, late rows and state.
+
+        ``inputs`` says how far inputs are behind now: by partition those that count in offsets, in files those that
+        read files. ``alarms`` are sentences about what grows and does not end; empty when the job keeps up.
+        """
         running = self._query is not None and self._query.isActive
-        last = facts(self._job.name, self._last) if self._last is not None else {"job": self._job.name, "batch": None}
-        return {"running": running, **last}
+        none: dict[str, Any] = {"job": self._job.name, "batch": None, "alarms": []}
+        last = facts(self._job.name, self._last) if self._last is not None else none
+        inputs = self._behind()
+        return {"running": running, **last, **({"inputs": inputs} if inputs else {})}
+
+    def _behind(self) -> dict[str, dict[str, Any]]:
+        """What each input has left to read, as far as somebody knows."""
+        files = {name: {"files": count, "lag": count} for name, count in self._folders.waiting().items()}
+        return {**files, **self._lags.now(self._offsets)}
+
+    def _lagged(self) -> dict[str, dict[str, Any]]:
+        """The lag of the inputs whose server only a run asks, as it was after the last batch."""
+        inputs = self._last.inputs if self._last is not None else {}
+        return {name: {"lag": said["lag"]} for name, said in inputs.items() if "files" not in said}
 
     def stop(self) -> None:
         """End after the batch at hand; the next run goes on from there."""
+        self._leaving.set()
         # Spark cannot be stopped in the middle of our part of a batch without a stack trace of its own
         with self._between_batches:
             self._stopping = True
@@ -180,16 +224,21 @@ class Run:
             # Spark says whole seconds, and takes any number of them
             ended = self._query.awaitTermination(timeout)  # type: ignore[arg-type]
         except StreamingQueryException as error:
-            self._close()
-            if self._stopping and self._failure is None:
+            if (self._stopping or self._leaving.is_set()) and self._failure is None:
+                self._close()
                 return True
-            raise explained(self._failure or error, self._layout.roots) from None
+            found = explained(self._failure or error, self._layout.roots)
+            place = lost(self._layout, self._spark, self._checkpoint, found)
+            self._close()
+            raise place or found from None
         if timeout is None or ended:
             self._close()
             return True
         return False
 
     def _close(self) -> None:
+        self._lags.close()
+        self._spark_folder.close(whole=self._failure is None)
         self._outlets.close()
         self._lock.release()
 
@@ -208,15 +257,17 @@ def start(
     once: bool = False,
     trigger: Duration | None = None,
     told: Progress | None = None,
+    buckets: int | None = None,
     fault: Fault | None = None,
+    leaving: threading.Event | None = None,
 ) -> Run:
-    """Start a job without blocking; ``fault`` is where tests crash it."""
+    """Start a job without blocking; ``fault`` is where tests crash it, ``leaving`` ends its pauses."""
     if not job.outputs:
         raise PlanError(f"the job {job.name!r} has no output; add one with .to(...).")
     if once and trigger is not None:
         raise PlanError("once=True takes all that is there and stops; a trigger makes no sense with it.")
     place = Checkpoint.open(checkpoint or os.path.join("checkpoints", job.name))
-    run = Run(job, session(spark, needs=job.needs), place, told, fault)
+    run = Run(job, session(spark, needs=job.needs), place, told, fault, buckets, leaving)
     try:
         run.begin(once, trigger)
     except BaseException as error:
@@ -232,6 +283,7 @@ def run(
     checkpoint: str | None = None,
     once: bool = False,
     trigger: Duration | None = None,
+    buckets: int | None = None,
 ) -> None:
     """Run a job until it is stopped."""
     # Spark first: when it starts it takes Ctrl-C for itself, and would tear a batch apart
@@ -239,7 +291,23 @@ def run(
     told = progress(job.name)
     try:
         with _signals() as asked:
-            running = start(job, spark, checkpoint=checkpoint, once=once, trigger=trigger, told=told)
+            try:
+                running = start(
+                    job,
+                    spark,
+                    checkpoint=checkpoint,
+                    once=once,
+                    trigger=trigger,
+                    told=told,
+                    buckets=buckets,
+                    leaving=asked,
+                )
+            except TransientSinkError:
+                if asked.is_set():
+                    return
+                raise
+            for change in running.fit.carried:
+                sys.stderr.write(f"{change}\n")
             while not running.wait(timeout=0.5):
                 if asked.is_set():
                     running.stop()

@@ -18,12 +18,15 @@ from pyspark.sql import SparkSession
 from penstock.plan.errors import JavaNotFoundError, RunError
 from penstock.plan.needs import Need
 from penstock.run import java
+from penstock.run.jars import jars
 
 # what each session of ours has
 SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "250000",
     "spark.sql.streaming.metricsEnabled": "false",
+    # Spark would put settings and the environment, with its secrets, in place of ${...} in the text of a job
+    "spark.sql.variable.substitute": "false",
     # what a batch keeps for its own length is read once or twice: packing it small costs more than it saves
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
@@ -89,7 +92,8 @@ def _own(cores: str, ui: bool, needs: Sequence[Need]) -> SparkSession:
         "spark.sql.warehouse.dir": str(Path(os.environ.get("TMPDIR", "/tmp")) / f"penstock-warehouse-{os.getuid()}"),
     }
     if needs:
-        options["spark.jars.packages"] = ",".join(need.package for need in needs)
+        # not spark.jars.packages: it reports at length, and two runs that fetch at once get in each other's way
+        options["spark.jars"] = ",".join(str(jar) for jar in jars(*dict.fromkeys(need.package for need in needs)))
         options |= {name: value for need in needs for name, value in need.settings}
     with _left_alone():
         return builder.master(f"local[{cores}]").appName("penstock").config(map=options).getOrCreate()

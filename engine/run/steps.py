@@ -10,17 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.compile.edge import CompiledStep, Way, packed_frame
-from penstock.compile.failures import SPARK_ERRORS, root_cause
+from penstock.compile.failures import SPARK_ERRORS, root_cause, worker_died
 from penstock.compile.steps import compile_step
 from penstock.compile.types import arrow_type, frame_of, spark_schema
-from penstock.plan.errors import PlanChangedError, RunError
+from penstock.plan.errors import RunError
 from penstock.plan.step import LateRows, Step
+from penstock.run import carry
 from penstock.run.partitions import landing
 from penstock.run.reading import Reading
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.edge import LATE
 from penstock.state.manifest import Manifest
 from penstock.state.pack import Facts
+from penstock.state.rewrite import Held
 from penstock.state.stage import (
     BAD_ROWS,
     LATE_ROWS,
@@ -55,10 +57,15 @@ class Done:
 class Steps:
     """The stateful steps of a job; what does not change from batch to batch is compiled once."""
 
-    def __init__(self, spark: SparkSession, checkpoint: Checkpoint, buckets: int, keep_late: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, checkpoint: Checkpoint, before: int | None, buckets: int, keep_late: bool
+    ) -> None:
+        """``before`` is how many buckets there were when the last run ended, None when there was none."""
         self._spark = spark
         self._files = checkpoint.files
+        self._before = before
         self._buckets = buckets
+        self._carried: set[Step] = set()
         self._keep_late = keep_late
         self._compiled: dict[Step, CompiledStep] = {}
         self._nothing: dict[Step, pa.Table] = {}
@@ -72,9 +79,8 @@ class Steps:
         if node not in self._compiled:
             shown = [reading.edge(u) if f is None else f for u, f in zip(node.inputs, frames, strict=True)]
             self._compiled[node] = compile_step(node, shown, self._buckets)
-            _same_layout(self._compiled[node], manifest)
         step = self._compiled[node]
-        stage = self._stage(step, moment, manifest, ways)
+        stage = self._stage(step, moment, self._held_by(step, manifest, moment.batch), ways)
         keep_late = self._keep_late or node.late != "drop"
         packed = [
             None if f is None else packed_frame(step, edge, f, moment.batch, stage.previous_us, way, keep_late)
@@ -96,19 +102,28 @@ class Steps:
         """The columns that each step keeps, for the manifest."""
         return {node.name: dict(step.kept) for node, step in self._compiled.items()}
 
+    def parts(self) -> dict[str, list[tuple[str, int]]]:
+        """The calls of each step's aggregates in the order in which they are kept, for the manifest."""
+        return {node.name: list(step.parts) for node, step in self._compiled.items() if step.parts}
+
     def close(self) -> None:
         """Let go of what the batch held in Spark."""
         for frame in self._held:
             frame.unpersist()
         self._held.clear()
 
-    def _stage(self, step: CompiledStep, moment: Moment, manifest: Manifest | None, ways: tuple[Way, ...]) -> Stage:
-        name = step.node.name
-        sets = manifest.steps.get(name, {}) if manifest else {}
-        wakes = manifest.body["wakes"].get(name, {}) if manifest else {}
-        told = {int(bucket): wake for bucket, wake in wakes.items()}
+    def _held_by(self, step: CompiledStep, manifest: Manifest | None, batch: int) -> Held:
+        """The state of a step; in the first batch as it is carried over from the job that there was before."""
+        if step.node in self._carried or self._before is None:
+            return carry.held(manifest, step.node.name)
+        self._carried.add(step.node)
+        buckets = self._before, self._buckets
+        return carry.carried(step, manifest, self._files, batch, buckets, self._spark)
+
+    def _stage(self, step: CompiledStep, moment: Moment, held: Held, ways: tuple[Way, ...]) -> Stage:
         only = tuple(way.only_input for way in ways)
-        return Stage(name, step.kernel, self._buckets, self._files, sets, told, moment, step.results, only)
+        name, kernel = step.node.name, step.kernel
+        return Stage(name, kernel, self._buckets, self._files, held.sets, held.wakes, moment, step.results, only)
 
     def _put(self, step: CompiledStep, reading: Reading, main: pa.Table | None) -> None:
         """The results as tables of this process: most need nothing more than their names."""
@@ -147,7 +162,12 @@ class Steps:
         results = placed.mapInArrow(bucket_task(stage), wire).persist()
         self._held.append(results)
         late = LATE_ROWS if step.node.late == "dead_letter" or self._keep_late else ()
-        told = results.where(F.col("kind").isin(REPORT, BAD_ROWS, *late)).select("kind", "data").collect()
+        try:
+            told = results.where(F.col("kind").isin(REPORT, BAD_ROWS, *late)).select("kind", "data").collect()
+        except SPARK_ERRORS as error:
+            if worker_died(error):
+                raise _died(step.node, stage.moment.batch, error) from error
+            raise
         ran = run_rest(stage, collected(stage, ((r.kind, r.data) for r in told)))
         self._put_frame(step, reading, results, ran)
         if step.node.late == "capture":
@@ -169,18 +189,17 @@ class Steps:
         reading.put(step.node, step.finished(main))
 
 
-def _same_layout(step: CompiledStep, manifest: Manifest | None) -> None:
-    """Refuse state whose columns are of other types than the step now keeps: another schema, or row steps."""
-    name, now = step.node.name, step.kept
-    before = (manifest.body["layouts"] if manifest else {}).get(name, now)
-    changed = [c for c in {**before, **now} if before.get(c) != now.get(c)]
-    if changed:
-        found = "; ".join(f"{c} was {before.get(c)} and is {now.get(c)}" for c in changed)
-        raise PlanChangedError(
-            f"step {name!r} ({step.node.written_at}) no longer fits its state: {found}. "
-            "Go back to the types as they were, or start with a new checkpoint and new outputs."
-        )
-
-
 def _unpacked(results: DataFrame, kind: int, schema: pa.Schema) -> DataFrame:
     return results.where(F.col("kind") == kind).mapInArrow(unpack_task(schema), spark_schema(schema))
+
+
+def _died(node: Step, batch: int, error: Exception) -> RunError:
+    """The error for a step whose worker is gone."""
+    return RunError(
+        f"{node.name} ({node.written_at}): a Python worker died in this step, in batch {batch}: it was killed, "
+        "or ran out of memory. Nothing of the batch is kept. Start the job again; if it dies again, give the workers "
+        "more memory, or the batches fewer rows.",
+        node.name,
+        node.written_at,
+        str(error),
+    )

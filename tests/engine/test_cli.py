@@ -180,8 +180,9 @@ def test_check_holds_the_job_against_its_checkpoint():
     place.commit(Manifest(0, place.take_epoch()))
     said = refused("check", "shop.py").splitlines()
     assert said[1:3] == [
-        "  step 'window_by_url': window was tumbling 1 hour and is tumbling 2 hours",
-        "  step 'window_by_url': aggregates was n = count(*) and is n = count(url)",
+        "  step 'window_by_url': window was tumbling 1 hour and is tumbling 2 hours: needs a rebuild",
+        "  step 'window_by_url': aggregates was n = count(*) and is n = count(url): needs a rebuild, "
+        "of count(url) nothing is kept",
     ]
 
 
