@@ -14,34 +14,35 @@ whose lines are
 
     {"session_id": "s1", "url": "/shoes", "at": "2026-03-13T10:00:00Z"}
     {"session_id": "s1", "click_id": "c1", "clicked_at": "2026-03-13T10:00:20Z"}
+
+The same lines may be messages of Kafka's topics `searches` and `clicks`, and the results tables of PostgreSQL:
+
+    CTR_KAFKA=localhost:9092 CTR_POSTGRES=env:SHOP_URL penstock run jobs/search_ctr.py
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from penstock import Job, sinks, sources
+from penstock.sinks import Sink
+from penstock.sources import Source
 from penstock.windows import tumbling
 
 SEARCHES = "session_id string, url string, at timestamp"
 CLICKS = "session_id string, click_id string, clicked_at timestamp"
 
 
-def search_ctr(searches_in: str, clicks_in: str, out: str) -> Job:
-    """The job over the JSON files that appear in two folders; its results are tables of ``out``/results.db."""
+def search_ctr(read: Callable[[str, str], Source], keep: Callable[[str], Sink]) -> Job:
+    """The job over what ``read`` gives by name and schema; ``keep`` says where each table goes."""
     job = Job("search_ctr")
-    database = f"{out}/results.db"
-    job.dead_letters(sinks.sqlite(database, "dead_letters"))
+    job.dead_letters(keep("dead_letters"))
 
-    searches = job.stream(
-        "searches",
-        sources.files(searches_in, format="json", schema=SEARCHES),
-        time="at",
-        lateness="10 minutes",
-    )
+    searches = job.stream("searches", read("searches", SEARCHES), time="at", lateness="10 minutes")
     clicks = job.stream(
         "clicks",
-        sources.files(clicks_in, format="json", schema=CLICKS),
+        read("clicks", CLICKS),
         time="clicked_at",
         lateness="10 minutes",
         idle_after="1 minute",  # at night nobody clicks, and the searches must come out all the same
@@ -53,16 +54,28 @@ def search_ctr(searches_in: str, clicks_in: str, out: str) -> Job:
         .window(tumbling("5 minutes"))
         .agg(shown="count(*)", clicked="count(click_id)")
         .with_columns(rate="clicked / shown")
-        .to(sinks.sqlite(database, "ctr"), name="ctr")
+        .to(keep("ctr"), name="ctr")
     )
     return job
 
 
-job = search_ctr(
-    os.environ.get("SEARCHES_IN", "data/searches"),
-    os.environ.get("CLICKS_IN", "data/clicks"),
-    os.environ.get("CTR_OUT", ".penstock/search_ctr"),
-)
+def from_outside(name: str, schema: str) -> Source:
+    """The topic of that name, or the JSON files that appear in a folder."""
+    servers = os.environ.get("CTR_KAFKA")
+    if servers is not None:
+        return sources.kafka(name, servers, format="json", schema=schema)
+    return sources.files(os.environ.get(f"{name.upper()}_IN", f"data/{name}"), format="json", schema=schema)
+
+
+def to_outside(table: str) -> Sink:
+    """A table of PostgreSQL, or of a file of SQLite."""
+    url = os.environ.get("CTR_POSTGRES")
+    if url is not None:
+        return sinks.postgres(table, url=url)
+    return sinks.sqlite(f"{os.environ.get('CTR_OUT', '.penstock/search_ctr')}/results.db", table)
+
+
+job = search_ctr(from_outside, to_outside)
 
 if __name__ == "__main__":
     job.run()

@@ -9,6 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
+from penstock import sinks, sources
 from penstock.jobs.search_ctr import job, search_ctr
 from penstock.testing import JobCrashed
 
@@ -139,7 +140,10 @@ def test_over_files_in_two_runs(spark, tmp_path):
         for folder, rows in (("searches", searches), ("clicks", clicks)):
             (tmp_path / folder).mkdir(exist_ok=True)
             (tmp_path / folder / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        over_files = search_ctr(str(tmp_path / "searches"), str(tmp_path / "clicks"), str(tmp_path / "out"))
+        over_files = search_ctr(
+            lambda name, schema: sources.files(tmp_path / name, format="json", schema=schema),
+            lambda table: sinks.sqlite(tmp_path / "out" / "results.db", table),
+        )
         over_files.run(spark, checkpoint=str(tmp_path / "checkpoint"), once=True)
         with sqlite3.connect(tmp_path / "out" / "results.db") as database:
             return database.execute("SELECT window_start, url, shown, clicked, rate FROM ctr ORDER BY 1").fetchall()
