@@ -1,16 +1,18 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP_AUDIT := 2.10.1
 SOURCES := engine operators windows joins state sources sinks jobs testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench faults test-spark43 link clean
+.PHONY: help demo test check audit format bench faults test-spark43 link clean
 
 help:
 	@echo "make demo    play an hour of a web shop's page views through a real stream, and look at the result"
 	@echo "make test    format, lint and type checks, then every test"
 	@echo "make bench   the table of speed ratios against hand-written PySpark"
 	@echo "make faults  thirty faults done to real processes, with a page faults.html of what was seen"
+	@echo "make audit   known faults of the packages that are pinned"
 	@echo "make format  put the code in shape"
 
 demo: .venv/linked
@@ -23,6 +25,15 @@ check: .venv/linked
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -n 2 --dist loadscope
+
+# Known faults of what requirements.lock names. What the package index has no advisories for is listed, not passed over.
+audit: .venv-audit/installed
+	@.venv-audit/bin/pip-audit -r requirements.lock --no-deps --disable-pip --progress-spinner off
+
+.venv-audit/installed: Makefile
+	@test -x .venv-audit/bin/python || $(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==$(PIP_AUDIT)
+	@touch $@
 
 format: .venv/linked
 	@$(BIN)/ruff format .
@@ -65,7 +76,7 @@ test-spark43: .venv/linked .venv43/installed
 link: .venv/linked
 
 clean:
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv43 .venv-audit build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: FORCE
 FORCE:

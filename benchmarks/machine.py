@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from pyspark.sql import SparkSession
 
+from penstock.plan.needs import Need
 from penstock.run.session import session
 
 HEAP = "4g"
 
 
-def open_spark() -> SparkSession:
+def open_spark(needs: Sequence[Need] = ()) -> SparkSession:
     """A local Spark with a heap that also Spark's own state in memory fits in."""
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-memory {HEAP} pyspark-shell")
-    spark = session(ui=False)
+    spark = session(ui=False, needs=needs)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
