@@ -27,9 +27,24 @@ import penstock
 from penstock import jobfile
 from penstock.plan.errors import PenstockError, PlanError, RunError
 from penstock.sinks.base import Sink
+from penstock.sinks.call_function import CallFunction
+from penstock.sinks.console_table import ConsoleTable
+from penstock.sinks.delta_table import DeltaTable
+from penstock.sinks.kafka_topic import KafkaTopic
 from penstock.sinks.local_path import local_path
+from penstock.sinks.memory_rows import MemoryRows
 from penstock.sinks.parquet_files import ParquetFiles
+from penstock.sinks.postgres_table import PostgresTable
 from penstock.sinks.sqlite_table import SqliteTable, quoted
+
+#: Where dead letters are that this program does not read.
+WHERE: dict[type[Sink], str] = {
+    DeltaTable: "Spark reads that table, with spark.read.format('delta').load(...)",
+    KafkaTopic: "they are the messages of that topic",
+    MemoryRows: "they are in the process that runs the job, as sinks.memory(...).rows(), and end with it",
+    ConsoleTable: "they were printed where the job runs",
+    CallFunction: "they are wherever it puts them",
+}
 
 
 class Commands(TyperGroup):
@@ -87,9 +102,13 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Take all that is there now, then stop.")] = False,
     checkpoint: CheckpointFolder = None,
     buckets: Buckets = None,
+    take_over: Annotated[
+        list[str] | None,
+        typer.Option("--take-over", metavar="OUTPUT", help="Take this output's place, whoever wrote it, as it stands."),
+    ] = None,
 ) -> None:
     """Run a job until it is stopped: Ctrl-C and SIGTERM end it after the batch at hand."""
-    jobfile.load(file).run(checkpoint=checkpoint, once=once, buckets=buckets)
+    jobfile.load(file).run(checkpoint=checkpoint, once=once, buckets=buckets, take_over=take_over or ())
 
 
 @app.command()
@@ -246,8 +265,8 @@ def letter_table(letters: list[dict[str, Any]]) -> Table:
 def kept_letters(sink: Sink) -> list[dict[str, Any]]:
     """The dead letters in a sink, read from outside the run; empty before the first."""
     raise PenstockError(
-        f"the dead letters go to {sink.describe()}, which cannot be read from here. "
-        "Send them to sinks.sqlite(...) or sinks.parquet(...)."
+        f"the dead letters go to {sink.describe()}, which cannot be read from here: {WHERE[type(sink)]}. "
+        "Look there, or send them to sinks.sqlite(...), sinks.parquet(...) or sinks.postgres(...)."
     )
 
 
@@ -274,6 +293,12 @@ def kept_in_parquet(sink: ParquetFiles) -> list[dict[str, Any]]:
 
     files = sorted(local_path(sink.path).glob("[!_.]*.parquet"))
     return [letter for file in files for letter in pq.read_table(file).to_pylist()]
+
+
+@kept_letters.register
+def kept_in_postgres(sink: PostgresTable) -> list[dict[str, Any]]:
+    """From a table, which the first batch makes."""
+    return sink.database().rows(sink.table, sink.schema)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.joins.versions import latest, names_of
@@ -195,16 +195,20 @@ class Job:
         once: bool = False,
         trigger: Duration | None = None,
         buckets: int | None = None,
+        take_over: Iterable[str] = (),
     ) -> None:
         """Run until stopped; with ``once`` take all that is there now, then stop.
 
         ``checkpoint`` is a folder of its own, ``checkpoints/<job>`` when left out. ``trigger`` is the least
         time between two batches. Ctrl-C and SIGTERM end it after the batch at hand. ``buckets`` is how many
         parts the state is split into, by key; left out, as many as there are, and four a core in a new checkpoint.
+
+        ``take_over`` are outputs whose places this run takes whoever wrote them, as they are: what stands there
+        stays, and the next batch is written to it. Where the place is this run's anyway it does nothing.
         """
         from penstock.run.query import run
 
-        run(self, spark, checkpoint=checkpoint, once=once, trigger=trigger, buckets=buckets)
+        run(self, spark, checkpoint=checkpoint, once=once, trigger=trigger, buckets=buckets, take_over=take_over)
 
     def start(
         self,
@@ -214,11 +218,14 @@ class Job:
         once: bool = False,
         trigger: Duration | None = None,
         buckets: int | None = None,
+        take_over: Iterable[str] = (),
     ) -> Run:
         """Run without blocking: gives a ``Run`` with ``status()``, ``stop()`` and ``wait()``."""
         from penstock.run.query import start
 
-        return start(self, spark, checkpoint=checkpoint, once=once, trigger=trigger, buckets=buckets)
+        return start(
+            self, spark, checkpoint=checkpoint, once=once, trigger=trigger, buckets=buckets, take_over=take_over
+        )
 
     def run_batch(self, inputs: Mapping[str, DataFrame], spark: SparkSession | None = None) -> dict[str, DataFrame]:
         """The same job over bounded frames, one for each input: nothing is late and every window closes."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,6 +38,30 @@ def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with pa.ipc.new_stream(stream, batch.schema) as out:
             out.write_batch(batch)
         yield pa.RecordBatch.from_pydict({"batch": [stream.getvalue().to_pybytes()]})
+
+
+@contextmanager
+def spooled(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The batches as one table that may be larger than memory: its bytes are in a file without a name.
+
+    ``schema`` is for a table without rows.
+
+    >>> with spooled(iter([pa.RecordBatch.from_pydict({"n": [1, 2]})]), pa.schema({"n": pa.int64()})) as table:
+    ...     table.to_pylist()
+    [{'n': 1}, {'n': 2}]
+    """
+    come = iter(batches)
+    first = next(come, None)
+    if first is None:
+        yield schema.empty_table()
+        return
+    with tempfile.TemporaryFile() as file:
+        with pa.ipc.new_file(file, first.schema) as out:
+            out.write_batch(first)
+            for batch in come:
+                out.write_batch(batch)
+        file.flush()
+        yield pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))).read_all()
 
 
 def arrived(spark: SparkSession, table: pa.Table) -> DataFrame:

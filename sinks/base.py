@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from penstock.plan.expressions import quoted
 from penstock.plan.needs import Need
-from penstock.sinks.arriving import arrived, arriving, arrow_schema
+from penstock.sinks.arriving import arrived, arriving, arrow_schema, spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +48,22 @@ class Rows:
             return iter(self.table.to_batches(max_chunksize=BATCH_ROWS))
         assert self.frame is not None
         return arriving(self.frame)
+
+    def select(self, names: Sequence[str]) -> Rows:
+        """The same rows with these columns, in this order."""
+        if self.table is not None:
+            return Rows(self.spark, table=self.table.select(names))
+        assert self.frame is not None
+        return Rows(self.spark, frame=self.frame.select(*map(quoted, names)))
+
+    @contextmanager
+    def brought(self) -> Iterator[Rows]:
+        """The same rows in this process: what is still in Spark waits in a file, however much it is."""
+        if self.in_process:
+            yield self
+            return
+        with spooled(self.batches(), self.schema) as table:
+            yield Rows(self.spark, table=table)
 
     @property
     def schema(self) -> pa.Schema:
@@ -90,7 +108,9 @@ class Owner:
     checkpoint: str
     epoch: int
     committed: int  # the newest batch in the manifest, -1 before the first
-    new: frozenset[str] = frozenset()  # outputs that no committed batch has written: they begin now
+    begun: int = -1  # the newest batch that an output may hold, also when a crash kept it out of the manifest
+    new: frozenset[str] = frozenset()  # outputs that the newest batch did not write, or elsewhere: they begin now
+    take_over: frozenset[str] = frozenset()  # outputs whose place is taken whoever wrote it, and as it is
 
     def committed_to(self, output: str) -> int:
         """The newest batch that an output must hold, -1 when it is new."""
@@ -148,6 +168,9 @@ class Sink(ABC):
     @abstractmethod
     def describe(self) -> str:
         """The sink in a few words, for ``explain()``."""
+
+    def check_key(self, output: str, key: tuple[str, ...]) -> None:  # noqa: B027  most have no key of their own
+        """Refuse an output whose rows are told apart by another key than the sink says; empty: they only append."""
 
     @abstractmethod
     def writer(self, targets: Sequence[Target], owner: Owner) -> Writer:

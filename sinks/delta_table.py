@@ -38,9 +38,9 @@ def delta(path: str | os.PathLike[str]) -> DeltaTable:
     that carries the batch's number as Delta's own transaction id, so that a batch which is written twice, by this
     run or by an older one that wakes, is there once. The table's properties name the job, the output, the
     checkpoint and the run that writes; a table of somebody else's is refused, and so is a run that finds a newer
-    one there. The moment between that look and the commit cannot be closed: in it an older run can write the batch
-    that is next, from the same events, and then the newer run skips that batch. It cannot write one twice, and
-    none that is older.
+    one there, or a table that ``RESTORE`` took back to another batch than the checkpoint's. The moment between that
+    look and the commit cannot be closed: in it an older run can write the batch that is next, from the same events,
+    and then the newer run skips that batch. It cannot write one twice, and none that is older.
 
     A merge looks through the whole table; null is a key like any other. Needs PySpark 4.0, and the package
     io.delta:delta-spark_2.13:4.0.1, which is fetched where Penstock starts Spark itself.

@@ -12,14 +12,16 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.plan.expressions import quoted
-from penstock.sinks import ledger, refusals
+from penstock.sinks import refusals
 from penstock.sinks.base import Changes, Owner, Target, Writer
-from penstock.sinks.delta_ledger import DeltaLedger
+from penstock.sinks.delta_ledger import MARK, DeltaLedger, columns_of
+from penstock.sinks.ledger import Claim
 
 NEXT_MOVE = "See that the path is there, that this user may write to it, and that Delta can keep these columns."
 # MERGE takes its transaction id from the session
 APPLICATION = "spark.databricks.delta.write.txnAppId"
 VERSION = "spark.databricks.delta.write.txnVersion"
+TOLD = "spark.databricks.delta.commitInfo.userMetadata"
 VIEW = "penstock_changes"
 OP, ROW, NEWEST = "__ps_op", "__ps_row", "__ps_newest"
 OF_DELTA = ("io.delta.", "org.apache.spark.sql.delta.")
@@ -31,44 +33,36 @@ class DeltaWriter(Writer):
     """Appends or merges; the commit carries the batch's number, so that the same batch again changes nothing."""
 
     def __init__(self, path: str, target: Target, owner: Owner) -> None:
-        self.path = path
         self.target = target
-        self.owner = owner
-        self._place = f"delta table {path}"
-        spark = SparkSession.active()
-        book = DeltaLedger(spark, path, target, owner)
+        self.claim = Claim(target, owner, f"delta table {path}")
+        self.book = DeltaLedger(SparkSession.active(), path, target, owner)
         with self._environment():
-            ledger.claim(book, target, path, owner, self._place)
-            self._made = bool(book.columns(path))
+            self.claim.take(self.book)
+            self._made = bool(self.book.columns())
 
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
         mine = changes[self.target.output]
         frame = mine.rows.to_spark()
-        book = DeltaLedger(frame.sparkSession, self.path, self.target, self.owner)
-        with self._environment(book):
+        self.book.spark = frame.sparkSession  # the query has one of its own
+        with self._environment(writing=True):
             if not self._made:
-                book.create(frame._jdf.schema().asNullable().toDDL())
+                self.book.create(frame._jdf.schema().asNullable().toDDL())
+                self.claim.take(self.book)
                 self._made = True
-            if self._recorded(book) >= batch:
+            if self.claim.recorded(self.book) >= batch:
                 return False
-            self._check_columns(book, frame.columns)
+            self.claim.check_columns(self.book.columns(), columns_of(frame._jdf.schema()), str.lower)
             self.worst_moment()
             if self.target.key:
-                merge(book, batch, self.target.key, frame, mine.deletes.to_spark() if mine.deletes else None)
+                merge(self.book, batch, self.target.key, frame, mine.deletes.to_spark() if mine.deletes else None)
             else:
-                append(book, batch, frame)
+                append(self.book, batch, frame)
+        self.book.record(batch)
+        self.claim.newest = batch
         return True
 
-    def _recorded(self, book: DeltaLedger) -> int:
-        return ledger.recorded(book, self.target, self.path, self.owner, self._place)
-
-    def _check_columns(self, book: DeltaLedger, wanted: Sequence[str]) -> None:
-        there = book.columns(self.path)
-        if sorted(map(str.lower, there)) != sorted(map(str.lower, wanted)):
-            raise refusals.other_columns(self.target, self._place, there, wanted)
-
     @contextmanager
-    def _environment(self, book: DeltaLedger | None = None) -> Iterator[None]:
+    def _environment(self, *, writing: bool = False) -> Iterator[None]:
         """Turn what Delta raises into errors of ours; a row that Spark cannot make is not the sink's fault."""
         try:
             yield
@@ -77,14 +71,17 @@ class DeltaWriter(Writer):
             passes = any(word in kind for kind in kinds for word in MAY_PASS)
             if not passes and not any(kind.startswith(OF_DELTA) for kind in kinds):
                 raise
-            if passes and book is not None:
-                self._recorded(book)  # the commit that came between may be a newer run's
-            raise refusals.cannot_write([self.target], self._place, told(error), NEXT_MOVE, passes=passes) from error
+            if passes and writing:
+                self.claim.recorded(self.book)  # the commit that came between may be a newer run's
+            raise refusals.cannot_write(
+                [self.target], self.claim.place, told(error), NEXT_MOVE, passes=passes
+            ) from error
 
 
 def append(book: DeltaLedger, batch: int, frame: DataFrame) -> None:
     """Add rows in one commit, unless the table has the batch."""
     writer = frame.write.format("delta").mode("append")
+    writer.option("userMetadata", f"{MARK}{batch}")
     writer.option("txnAppId", book.application).option("txnVersion", str(batch)).save(book.path)
 
 
@@ -96,7 +93,7 @@ def merge(book: DeltaLedger, batch: int, key: Sequence[str], rows: DataFrame, de
     update = ", ".join(f"there.{name} = came.{name}" for name in names)
     source.createOrReplaceTempView(VIEW)
     try:
-        with settings(book.spark, {APPLICATION: book.application, VERSION: str(batch)}):
+        with settings(book.spark, {APPLICATION: book.application, VERSION: str(batch), TOLD: f"{MARK}{batch}"}):
             book.spark.sql(
                 f"MERGE INTO delta.{quoted(book.path)} AS there USING {VIEW} AS came ON {same} "
                 f"WHEN MATCHED AND came.{OP} = 'delete' THEN DELETE "

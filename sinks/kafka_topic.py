@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # a broker that is away is told of soon, and the batch is tried again; Kafka's own producer waits for two minutes
-PATIENCE = {"kafka.max.block.ms": "10000", "kafka.delivery.timeout.ms": "15000"}
+BLOCK = {"kafka.max.block.ms": "10000"}
+DELIVERY, DELIVERY_MS = "kafka.delivery.timeout.ms", 15_000
+# what a producer waits for until it gives up, with Kafka's own numbers: it refuses to give up before that
+WAITS = {"kafka.request.timeout.ms": "30000", "kafka.linger.ms": "5"}
+TRANSACTION = "kafka.transactional.id"
 # records of one try must stand in the topic in the order in which they were sent, and none be lost or doubled by it
 KEPT = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
 NEXT_MOVE = "See that the brokers run and can be reached from here."
@@ -57,8 +61,37 @@ def kafka(topic: str, servers: str, *, key: str | Sequence[str] | None = None, *
             )
         if name in KEPT and str(value).lower() not in KEPT[name]:
             raise PlanError(f"{step}: {name}={value!r} could lose or mix up rows; leave it out. ({written_at()})")
+    if TRANSACTION in options:
+        raise PlanError(
+            f"{step}: {TRANSACTION} makes a producer that sends in transactions only, and nothing begins a "
+            f"transaction here; leave it out. ({written_at()})"
+        )
     keys = () if key is None else (key,) if isinstance(key, str) else check_unique(tuple(key), f"{step}: key")
-    return KafkaTopic(topic, connection(servers, options, step), keys)
+    place = connection(servers, options, step)
+    least = least_delivery_ms({**place.patience, **dict(place.options)})
+    told = dict(place.options).get(DELIVERY, "")
+    if told.isdecimal() and int(told) < least:
+        raise PlanError(
+            f"{step}: {DELIVERY}={told} is less than a request and its linger may take, which no producer accepts; "
+            f"give at least {least}, or leave it out. ({written_at()})"
+        )
+    return KafkaTopic(topic, place, keys)
+
+
+def least_delivery_ms(options: Mapping[str, str]) -> int:
+    """How long a producer must be given to deliver a record: what is no number it refuses itself.
+
+    >>> least_delivery_ms({"kafka.request.timeout.ms": "1500"})
+    1505
+    """
+    waits = ({**WAITS, **options}[name] for name in WAITS)
+    return sum(int(text) for text in waits if text.isdecimal())
+
+
+def producer(connection: Connection, step: str) -> dict[str, str]:
+    """What Spark's connector is told to send with, secrets revealed."""
+    told = connection.told(step, **BLOCK)
+    return {DELIVERY: str(max(DELIVERY_MS, least_delivery_ms(told))), **told}
 
 
 @dataclass(frozen=True)
@@ -81,10 +114,17 @@ class KafkaTopic(Sink):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (kafka_need(),)
+        return (kafka_need(f"sinks.kafka({self.topic!r})"),)
 
     def describe(self) -> str:
         return f"Kafka topic {self.topic} at {self.connection}"
+
+    def check_key(self, output: str, key: tuple[str, ...]) -> None:
+        if self.key and key and set(self.key) != set(key):
+            raise PlanError(
+                f"output {output!r}: sinks.kafka({self.topic!r}) has key={', '.join(self.key)}, and the rows that go "
+                f"there are a table's, by {', '.join(key)}: its messages have that key. Leave it out. ({written_at()})"
+            )
 
     def writer(self, targets: Sequence[Target], owner: Owner) -> KafkaWriter:
         if len(targets) > 1:
@@ -120,7 +160,7 @@ class KafkaWriter(Writer):
     def _send(self, sent: DataFrame) -> None:
         from penstock.compile.failures import SPARK_ERRORS, root_cause
 
-        options = self.sink.connection.told(self._step, **PATIENCE)
+        options = producer(self.sink.connection, self._step)
         try:
             sent.write.format("kafka").options(**options).option("topic", self.sink.topic).save()
         except SPARK_ERRORS as error:

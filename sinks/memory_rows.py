@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -13,17 +14,14 @@ from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at
 from penstock.sinks import refusals
 from penstock.sinks.base import Changes, Owner, Rows, Sink, Target, Writer
-
-NEXT_MOVE = "Give this output another name in sinks.memory(...), or start with a new checkpoint."
+from penstock.sinks.ledger import Claim, Column, Entry
 
 
 @dataclass
 class Contents:
-    """What one name holds: rows by the text of their key, or of their place in an output without key."""
+    """What one name holds: rows by the text of their key, or by a number in an output without key."""
 
-    owner: Owner
-    output: str
-    batch: int = -1
+    entry: Entry
     schema: pa.Schema | None = None
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
@@ -31,6 +29,7 @@ class Contents:
 
 # a sink is a value and holds nothing itself: two that are equal show the same rows
 CONTENTS: dict[str, Contents] = {}
+NUMBERS = count()
 
 
 def memory(name: str) -> MemoryRows:
@@ -88,70 +87,80 @@ class MemoryRows(Sink):
         return MemoryWriter(self.label, targets[0], owner)
 
 
+class MemoryLedger:
+    """The ledger of one name; ``ledger`` has its rules."""
+
+    next_move = "Give this output another name in sinks.memory(...), or start with a new checkpoint"
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    def read(self) -> Entry | None:
+        """Who writes under the name."""
+        contents = CONTENTS.get(self.label)
+        return None if contents is None else contents.entry
+
+    def columns(self) -> list[Column]:
+        """The columns of the newest batch."""
+        contents = CONTENTS.get(self.label)
+        schema = None if contents is None else contents.schema
+        return [] if schema is None else [(item.name, str(item.type)) for item in schema]
+
+    def take(self, entry: Entry) -> int:
+        """Note it, beside the rows that are there."""
+        CONTENTS.setdefault(self.label, Contents(entry)).entry = entry
+        return -1
+
+    def record(self, batch: int) -> None:
+        """Note that the batch is there."""
+        contents = CONTENTS[self.label]
+        contents.entry = contents.entry._replace(batch=batch)
+
+
 class MemoryWriter(Writer):
     """Writes to a name, for as long as no other run has taken it."""
 
     def __init__(self, label: str, target: Target, owner: Owner) -> None:
         self.label = label
         self.target = target
-        self.owner = owner
-        self.contents = take(label, target, owner)
+        self.ledger = MemoryLedger(label)
+        self.claim = Claim(target, owner, f"memory:{label}")
+        forget_others(self.ledger, target, owner)
+        self.claim.take(self.ledger)
 
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
-        contents = self.contents
-        self._assert_mine()
-        if batch <= contents.batch:
+        if self.claim.recorded(self.ledger) >= batch:
             return False
         change = changes[self.target.output]
-        added = self._keyed(batch, change.rows)
-        dropped = [] if change.deletes is None else list(self._keyed(batch, change.deletes))
+        added = self._keyed(change.rows)
+        dropped = [] if change.deletes is None else list(self._keyed(change.deletes))
         self.worst_moment()
-        self._assert_mine()
+        self.claim.recorded(self.ledger)
+        contents = CONTENTS[self.label]
         with contents.lock:
             for key in dropped:
                 contents.rows.pop(key, None)
             contents.rows.update(added)
             contents.schema = in_utc(change.rows.schema)
-            contents.batch = batch
+            self.ledger.record(batch)
+        self.claim.newest = batch
         return True
 
-    def _keyed(self, batch: int, rows: Rows) -> dict[str, dict[str, Any]]:
+    def _keyed(self, rows: Rows) -> dict[str, dict[str, Any]]:
         """Rows by the text of their key: NaN does not equal itself, and a list has no hash."""
         table = rows.to_arrow()
         listed = table.cast(in_utc(table.schema)).to_pylist(maps_as_pydicts="strict")
         if not self.target.key:
-            return {f"{batch} {at}": row for at, row in enumerate(listed)}
+            return {str(next(NUMBERS)): row for row in listed}
         return {repr([row[name] for name in self.target.key]): row for row in listed}
 
-    def _assert_mine(self) -> None:
-        now = CONTENTS.get(self.label)
-        if now is None or now is not self.contents:
-            raise refusals.gone(self.target, self.owner, f"memory:{self.label}")
-        if now.owner.epoch > self.owner.epoch:
-            raise refusals.fenced(self.target, self.owner, f"memory:{self.label}", now.owner.epoch)
 
-
-def take(label: str, target: Target, owner: Owner) -> Contents:
-    """The contents for a run: empty for a new checkpoint, else what the run before has left."""
-    place = f"memory:{label}"
-    contents = CONTENTS.get(label)
-    if contents is not None and is_same(contents, target, owner) and contents.owner.epoch > owner.epoch:
-        raise refusals.fenced(target, owner, place, contents.owner.epoch)
-    if owner.committed_to(target.output) < 0:
-        contents = CONTENTS[label] = Contents(owner, target.output)
-    if contents is None:
-        raise refusals.gone(target, owner, place)
-    if not is_same(contents, target, owner):
-        found = (contents.owner.job, contents.output, contents.owner.checkpoint)
-        raise refusals.belongs_to_another(target, owner, place, found, NEXT_MOVE)
-    contents.owner = owner
-    return contents
-
-
-def is_same(contents: Contents, target: Target, owner: Owner) -> bool:
-    """True when this output of this job and checkpoint wrote the contents."""
-    there = (contents.owner.job, contents.output, contents.owner.checkpoint)
-    return there == (owner.job, target.output, owner.checkpoint)
+def forget_others(ledger: MemoryLedger, target: Target, owner: Owner) -> None:
+    """Let a new checkpoint find the name empty, unless it takes over what is there."""
+    entry = ledger.read()
+    others = entry is not None and entry[:3] != (owner.job, target.output, owner.checkpoint)
+    if others and owner.committed_to(target.output) < 0 and target.output not in owner.take_over:
+        del CONTENTS[ledger.label]
 
 
 def in_utc(schema: pa.Schema) -> pa.Schema:

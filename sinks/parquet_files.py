@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.plan.errors import SinkError
 from penstock.sinks import refusals
 from penstock.sinks.base import Changes, Owner, Rows, Sink, Target, Writer
+from penstock.sinks.ledger import Claim
 from penstock.sinks.local_path import checked_path, local_path
+from penstock.sinks.parquet_columns import columns_as_written, write_parquet
 from penstock.sinks.parquet_ledger import ParquetLedger, appear
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def parquet(path: str | os.PathLike[str]) -> ParquetFiles:
 
     Each batch is one file, ``<output>-<batch>.parquet``, that appears whole by one rename and never
     changes. A batch without rows makes no file, except the first, so that a reader finds the columns
-    of an output that is still empty. Names that begin with ``_`` are not for readers.
+    of an output that is still empty. Names that begin with ``_`` are not for readers. In a directory that
+    was taken over the files are called ``<output>-<n>-<batch>.parquet``, n the times that it was.
 
     >>> parquet("out/ctr").describe()
     'parquet files in out/ctr'
@@ -75,50 +77,43 @@ class ParquetWriter(Writer):
             raise SinkError(
                 f"output {target.output!r}: a file cannot begin with this name. Give another in to(name=...)."
             )
-        self.directory = directory
         self.target = target
-        self.ledger = ParquetLedger(directory, target, owner)
+        self.claim = Claim(target, owner, str(directory))
+        self.ledger = ParquetLedger(directory, target.output, owner.epoch)
         with self._environment():
-            self.newest = self.ledger.open()
-            self.columns = self._columns_there()
+            self.claim.take(self.ledger)
 
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
-        if batch <= self.newest:
-            return False
-        rows = changes[self.target.output].rows
-        columns = tuple(rows.schema.names)
-        if self.columns not in ((), columns):
-            raise refusals.other_columns(self.target, str(self.directory), self.columns, columns)
         with self._environment():
+            if self.claim.recorded(self.ledger) >= batch:
+                return False
+            rows = changes[self.target.output].rows
+            there = self.ledger.columns()
+            if there:
+                self.claim.check_columns(there, columns_as_written(rows.schema))
+                rows = rows.select([name for name, _ in there])
             try:
-                appeared = self._write(batch, rows)
+                self._write(batch, rows, begins=not there)
             except Exception:
                 # a newer run clears away what older ones stage; Spark and Arrow have their own words for it
-                self.ledger.assert_mine()
+                self.claim.recorded(self.ledger)
                 raise
-        self.columns = columns
-        return appeared
+        self.claim.newest = batch
+        return True
 
-    def _write(self, batch: int, rows: Rows) -> bool:
+    def _write(self, batch: int, rows: Rows, *, begins: bool) -> None:
         aside = self.ledger.staging / str(batch)
-        self.ledger.assert_mine()  # before Spark, which would make a removed directory anew
         staged = stage(rows, aside)
         self.worst_moment()
-        self.ledger.assert_mine()
-        appeared = True
-        if self.newest < 0 or pq.read_metadata(staged).num_rows:
-            appeared = appear(staged, self.ledger.file(batch))
-            self.newest = batch
+        self.claim.recorded(self.ledger)
+        if begins or pq.read_metadata(staged).num_rows:
+            appear(staged, self.ledger.file(batch))
+        else:
+            self.ledger.record(batch)
         shutil.rmtree(aside, ignore_errors=True)
-        return appeared
-
-    def _columns_there(self) -> tuple[str, ...]:
-        if self.newest < 0:
-            return ()
-        return tuple(pq.read_schema(self.ledger.file(self.newest)).names)
 
     def _environment(self) -> AbstractContextManager[None]:
-        return refusals.environment([self.target], str(self.directory), NEXT_MOVE)
+        return refusals.environment([self.target], self.claim.place, NEXT_MOVE)
 
 
 def stage(rows: Rows, aside: Path) -> Path:
@@ -126,13 +121,8 @@ def stage(rows: Rows, aside: Path) -> Path:
     if rows.frame is not None:
         return write_in_spark(rows.frame, aside)
     aside.mkdir(exist_ok=True)
-    return write_in_process(rows.to_arrow(), aside / "rows.parquet")
-
-
-def write_in_process(table: pa.Table, file: Path) -> Path:
-    """Write a table as Spark would: timestamps in microseconds, and no Arrow schema beside the columns."""
-    pq.write_table(table, file, coerce_timestamps="us", store_schema=False)
-    return file
+    write_parquet(rows.to_arrow(), aside / "rows.parquet")
+    return aside / "rows.parquet"
 
 
 def write_in_spark(frame: DataFrame, directory: Path) -> Path:

@@ -8,90 +8,138 @@ import os
 import shutil
 from pathlib import Path
 
-from penstock.plan.errors import SinkError
-from penstock.sinks import refusals
-from penstock.sinks.base import Owner, Target
+import pyarrow.parquet as pq
 
-NEXT_MOVE = "Give this output another path, or remove that directory and replay the job with a new checkpoint."
+from penstock.plan.errors import SinkError
+from penstock.sinks.ledger import Column, Entry
+from penstock.sinks.parquet_columns import columns_of
+
+NEXT_MOVE = "Give this output another path, or remove that directory and replay the job with a new checkpoint"
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 class ParquetLedger:
-    """The owner, the epoch and the batches of one directory.
+    """The owner, the epoch and the batches of one directory; ``ledger`` has the rules.
 
-    A batch is there when its file is. A run takes the directory in this order: it makes the file of
-    its epoch, removes what older runs have staged, and only then looks which batches there are. An
-    older run lets a staged file appear only if it sees no newer epoch. So either its file appeared
-    before the newer run looked, or it finds the newer epoch, or what it staged is gone.
+    A batch is there when its file is, or, where it has no rows, its mark. A run takes the directory in this
+    order: it makes the file of its epoch, removes what older runs have staged, and only then looks which
+    batches there are. An older run lets a staged file appear only if it sees no newer epoch. So either its
+    file appeared before the newer run looked, or it finds the newer epoch, or what it staged is gone.
+
+    Owners are numbered. Who takes a directory over makes the next file of an owner, and has that number in the
+    names of all that it makes: nothing is overwritten, and of two who come at once one is first.
     """
 
-    def __init__(self, directory: Path, target: Target, owner: Owner) -> None:
-        self.directory = directory
-        self.target = target
-        self.owner = owner
-        self.home = directory / "_penstock"
-        self.staging = self.home / f"staging-{owner.epoch}"
-        self.epoch = self.home / f"epoch-{owner.epoch}"
+    next_move = NEXT_MOVE
 
-    def open(self) -> int:
-        """Check the owner, take the epoch, and return the newest batch that is there, -1 for none."""
-        self._check_owner()
-        self._take_epoch()
-        return self._newest()
+    def __init__(self, directory: Path, output: str, epoch: int) -> None:
+        self.directory = directory
+        self.output = output
+        self.epoch = epoch
+        self.home = directory / "_penstock"
+        self.owner = 0
+        self._seen: Entry | None = None
+
+    @property
+    def staging(self) -> Path:
+        """Where this run writes what is to appear."""
+        return self.home / f"{of_owner('staging', self.owner)}-{self.epoch}"
 
     def file(self, batch: int) -> Path:
         """Where the rows of a batch stand."""
-        return self.directory / f"{self.target.output}-{batch:012d}.parquet"
+        return self.directory / f"{of_owner(self.output, self.owner)}-{batch:012d}.parquet"
 
-    def assert_mine(self) -> None:
-        """Refuse to go on when a newer run has taken the directory, or when it has gone."""
-        newest = max(numbers(self.home, "epoch-*"), default=-1)
-        if newest > self.owner.epoch:
-            raise refusals.fenced(self.target, self.owner, str(self.directory), newest)
-        if newest < self.owner.epoch:
-            raise refusals.gone(self.target, self.owner, str(self.directory))
+    def read(self) -> Entry | None:
+        """Who writes here, and the newest batch."""
+        first = [0] if (self.home / "owner.json").exists() else []
+        owners = [*first, *numbers(self.home, "owner-*.json")]
+        self._seen = None
+        if owners:
+            self.owner = max(owners)
+            said = read_owner(self.home / f"{of_owner('owner', self.owner)}.json")
+            batch = max(*self._numbers("batch"), self._newest_file(), -1)
+            self._seen = Entry(said["job"], said["output"], said["checkpoint"], batch, self._newest_epoch())
+        return self._seen
 
-    def _check_owner(self) -> None:
-        me = {"job": self.owner.job, "output": self.target.output, "checkpoint": self.owner.checkpoint}
-        file = self.home / "owner.json"
-        if self.owner.committed_to(self.target.output) >= 0 and not (file.exists() and self._newest() >= 0):
-            raise refusals.gone(self.target, self.owner, str(self.directory))
-        if not file.exists():
-            self._refuse_strangers()
-            self.home.mkdir(parents=True, exist_ok=True)
-            aside = self.home / f"owner-{os.getpid()}.json"
-            aside.write_text(json.dumps(me))
-            appear(aside, file)
-        found = read_owner(file)
-        if found != me:
-            there = (found.get("job", "?"), found.get("output", "?"), found.get("checkpoint", "?"))
-            raise refusals.belongs_to_another(self.target, self.owner, str(self.directory), there, NEXT_MOVE)
+    def columns(self) -> list[Column]:
+        """The columns of the newest file, whoever wrote it."""
+        newest = self._newest_file()
+        if newest >= 0:
+            return columns_of(pq.read_schema(self.file(newest)))
+        files = sorted(self.directory.glob("[!._]*.parquet"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+        return columns_of(pq.read_schema(files[-1])) if files else []
 
-    def _refuse_strangers(self) -> None:
-        strangers = sorted(file.name for file in self.directory.glob("[!._]*.parquet"))
-        if strangers:
-            raise SinkError(
-                f"output {self.target.output!r}: {self.directory} holds Parquet files that no job owns "
-                f"({', '.join(strangers[:3])}{', ...' if len(strangers) > 3 else ''}). "
-                f"Give this output a path of its own."
-            )
-
-    def _take_epoch(self) -> None:
-        newest = max(numbers(self.home, "epoch-*"), default=-1)
-        if newest > self.owner.epoch:
-            raise refusals.fenced(self.target, self.owner, str(self.directory), newest)
-        self.epoch.touch()
-        for number in numbers(self.home, "epoch-*"):
-            if number < self.owner.epoch:
-                (self.home / f"epoch-{number}").unlink(missing_ok=True)
-        for number in numbers(self.home, "staging-*"):
-            if number <= self.owner.epoch:
-                shutil.rmtree(self.home / f"staging-{number}", ignore_errors=True)
-        self.assert_mine()
+    def take(self, entry: Entry) -> int:
+        """Make the files that say so; the number of a run that made them at the same moment."""
+        known = self._seen
+        if (known is None or known[:4] != entry[:4] or known.epoch > entry.epoch) and not self._take_over(entry):
+            return entry.epoch
+        try:
+            (self.home / f"{of_owner('epoch', self.owner)}-{entry.epoch}").touch(exist_ok=False)
+        except FileExistsError:
+            return entry.epoch
+        if self._newest_epoch() > entry.epoch:
+            return self._newest_epoch()
+        self._sweep()
         self.staging.mkdir()
+        return -1
 
-    def _newest(self) -> int:
-        return max(numbers(self.directory, f"{self.target.output}-*.parquet"), default=-1)
+    def record(self, batch: int) -> None:
+        """Mark a batch that has no file."""
+        older = self._numbers("batch")
+        mark = self.home / of_owner("batch", self.owner)
+        mark.with_name(f"{mark.name}-{batch}").touch()
+        sync(self.home)
+        for number in older:
+            mark.with_name(f"{mark.name}-{number}").unlink(missing_ok=True)
+
+    def _take_over(self, entry: Entry) -> bool:
+        """Name the owner in a file of its own; False when somebody else has made that file first."""
+        self.owner = 0 if self._seen is None else self.owner + 1
+        while self._newest_file() >= 0:  # of somebody who has left no owner
+            self.owner += 1
+        self.home.mkdir(parents=True, exist_ok=True)
+        aside = self.home / f".owner-{os.getpid()}"
+        aside.write_text(json.dumps({"job": entry.job, "output": entry.output, "checkpoint": entry.checkpoint}))
+        if not appear(aside, self.home / f"{of_owner('owner', self.owner)}.json"):
+            return False
+        if entry.batch >= 0:
+            self.record(entry.batch)
+        return True
+
+    def _sweep(self) -> None:
+        """Remove the epochs of older runs, and what they have staged."""
+        for owner in range(self.owner + 1):
+            for name in ("epoch", "staging"):
+                for number in numbers(self.home, f"{of_owner(name, owner)}-*"):
+                    if owner < self.owner or number < self.epoch:
+                        remove(self.home / f"{of_owner(name, owner)}-{number}")
+
+    def _newest_file(self) -> int:
+        return max(numbers(self.directory, f"{of_owner(self.output, self.owner)}-*.parquet"), default=-1)
+
+    def _newest_epoch(self) -> int:
+        return max(self._numbers("epoch"), default=-1)
+
+    def _numbers(self, name: str) -> list[int]:
+        return numbers(self.home, f"{of_owner(name, self.owner)}-*")
+
+
+def of_owner(name: str, owner: int) -> str:
+    """How names begin that one owner gives; the first has no number in them.
+
+    >>> of_owner("hits", 0), of_owner("hits", 2)
+    ('hits', 'hits-2')
+    """
+    return f"{name}-{owner}" if owner else name
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that it holds; another run may be doing the same."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def numbers(directory: Path, pattern: str) -> list[int]:
@@ -114,12 +162,12 @@ def numbers(directory: Path, pattern: str) -> list[int]:
 
 
 def read_owner(file: Path) -> dict[str, str]:
-    """What ``owner.json`` says; a file that says nothing is refused."""
+    """What a file of an owner says; one that says nothing is refused."""
     try:
         found = json.loads(file.read_text())
-        return {str(name): str(value) for name, value in found.items()}
-    except (ValueError, AttributeError) as error:
-        raise SinkError(f"{file} is damaged: {error}. {NEXT_MOVE}") from error
+        return {part: str(found[part]) for part in ("job", "output", "checkpoint")}
+    except (ValueError, TypeError, KeyError) as error:
+        raise SinkError(f"{file} is damaged: {error!r}. {NEXT_MOVE}.") from error
 
 
 def appear(aside: Path, file: Path) -> bool:

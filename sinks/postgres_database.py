@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
+from psycopg.rows import dict_row
 
 from penstock.plan.errors import RunError, SinkError
 from penstock.plan.secrets import is_reference, reveal
@@ -16,6 +18,7 @@ from penstock.sinks import refusals
 from penstock.sinks.base import Target
 
 NEXT_MOVE = "See that the server runs and takes connections, and that this user may make tables and write there."
+TO_READ = "See that the server runs and takes connections, and that this user may read there."
 OLDEST = 150000  # PostgreSQL 15: unique keys in which nulls are equal
 # a server that has gone silent is noticed; what the address itself says goes first
 PATIENCE = {"connect_timeout": 5, "tcp_user_timeout": 20_000, "keepalives_idle": 10, "keepalives_interval": 5}
@@ -72,6 +75,19 @@ class Database:
         except BaseException:
             self.close()
             raise
+
+    def rows(self, table: str, schema: str | None) -> list[dict[str, Any]]:
+        """All rows of a table, for somebody who looks at it; none when there is no such table."""
+        name = sql.Identifier(table) if schema is None else sql.Identifier(schema, table)
+        try:
+            with closing(self._open("look")) as connection:
+                there = connection.execute("SELECT to_regclass(%s)", (name.as_string(connection),)).fetchone()
+                if there == (None,):
+                    return []
+                cursor = connection.cursor(row_factory=dict_row)
+                return cursor.execute(sql.SQL("SELECT * FROM {}").format(name)).fetchall()
+        except psycopg.Error as error:
+            raise SinkError(f"cannot read table {table!r} in {self.place}: {self._said(error)}. {TO_READ}") from error
 
     def close(self) -> None:
         """Close the connection; what was not committed is undone, and temporary tables end."""

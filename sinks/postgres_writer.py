@@ -9,13 +9,24 @@ import psycopg
 from psycopg import sql
 
 from penstock.plan.errors import SinkError
-from penstock.sinks import ledger, refusals
+from penstock.sinks import ledger
 from penstock.sinks.base import Changes, Owner, Target, Writer
 from penstock.sinks.postgres_database import Database
-from penstock.sinks.postgres_ledger import PostgresLedger
-from penstock.sinks.postgres_staging import Staging
+from penstock.sinks.postgres_ledger import PostgresLedger, columns_of, create
+from penstock.sinks.postgres_staging import Staging, quoted
 from penstock.sinks.postgres_table import LONGEST_NAME, PostgresTable
 from penstock.sinks.postgres_values import declared
+
+# the keys of a table in which these columns stand once at most, null or not
+KEYS = """
+SELECT 1 FROM pg_catalog.pg_index i
+JOIN pg_catalog.pg_class c ON c.oid = i.indrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND i.indisunique AND (i.indnullsnotdistinct OR i.indisprimary)
+AND i.indpred IS NULL AND i.indexprs IS NULL AND %s = (
+    SELECT array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C") FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
+)
+"""
 
 
 class PostgresWriter(Writer):
@@ -32,12 +43,14 @@ class PostgresWriter(Writer):
         self._staging: dict[str, Staging] = {}
         with self._session() as connection:
             self._schemas = {target.output: schema_of(connection, target) for target in targets}
-            self._refuse_shared_tables()
+            self._claims = ledger.claims(targets, owner, self._place)
             with connection.transaction():
                 for schema in sorted(set(self._schemas.values())):
-                    PostgresLedger(connection, schema).create()
+                    create(connection, schema)
                 for target in self._in_order(targets):
-                    ledger.claim(self._book(connection, target), target, table_of(target), owner, self._place(target))
+                    self._claims[target.output].take(self._book(connection, target))
+                    if target.output in owner.take_over:
+                        self._check_key(connection, target)
 
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
         with self._session() as connection:
@@ -53,7 +66,9 @@ class PostgresWriter(Writer):
                     staged[target.output].apply()
                     if target is pending[0]:
                         self.worst_moment()
-                    self._book(connection, target).record(table_of(target), batch)
+                    self._book(connection, target).record(batch)
+        for target in pending:
+            self._claims[target.output].newest = batch
         return True
 
     def close(self) -> None:
@@ -72,31 +87,33 @@ class PostgresWriter(Writer):
     def _make_table(self, connection: psycopg.Connection, target: Target, changes: Changes) -> None:
         """Make the table when it is not there, and refuse one that has other columns."""
         wanted = [(f.name, declared(target.output, f.name, f.type)) for f in changes.rows.schema]
-        there = self._book(connection, target).types(table_of(target))
-        if not there:
+        there = self._book(connection, target).columns()
+        if there:
+            self._claims[target.output].check_columns(there, wanted)
+        else:
             connection.execute(create_table(self._schemas[target.output], target, wanted))
-        elif sorted(there) != sorted(wanted):
-            alike = sorted(name for name, _ in there) == sorted(name for name, _ in wanted)
-            told = ([f"{name} {kind}" if alike else name for name, kind in one] for one in (there, wanted))
-            raise refusals.other_columns(target, self._place(target), *told)
 
-    def _refuse_shared_tables(self) -> None:
-        seen: dict[tuple[str, str], Target] = {}
-        for target in self.targets:
-            other = seen.setdefault((self._schemas[target.output], table_of(target)), target)
-            if other is not target:
-                raise refusals.shared([other, target], self._place(target))
+    def _check_key(self, connection: psycopg.Connection, target: Target) -> None:
+        """Refuse a table that was made by somebody else, and in which a key may stand twice."""
+        schema, table = self._schemas[target.output], table_of(target)
+        if not target.key or not columns_of(connection, schema, table):
+            return
+        if not connection.execute(KEYS, (schema, table, sorted(target.key))).fetchone():
+            key = quoted(target.key).as_string(connection)
+            raise SinkError(
+                f"output {target.output!r}: {self._place(target)} can hold its key {', '.join(target.key)} twice. "
+                f"ALTER TABLE it to ADD UNIQUE NULLS NOT DISTINCT ({key}), and take it over then."
+            )
 
     def _in_order(self, targets: Sequence[Target]) -> list[Target]:
         """In an order that all runs agree on: who waits for whom is then never a circle."""
         return sorted(targets, key=lambda target: (self._schemas[target.output], table_of(target)))
 
     def _recorded(self, connection: psycopg.Connection, target: Target) -> int:
-        book = self._book(connection, target)
-        return ledger.recorded(book, target, table_of(target), self.owner, self._place(target))
+        return self._claims[target.output].recorded(self._book(connection, target))
 
     def _book(self, connection: psycopg.Connection, target: Target) -> PostgresLedger:
-        return PostgresLedger(connection, self._schemas[target.output])
+        return PostgresLedger(connection, self._schemas[target.output], table_of(target))
 
     def _place(self, target: Target) -> str:
         return f"table {self._schemas[target.output] + '.' + table_of(target)!r} in {self.database.place}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from penstock.sinks.ledger import NEXT_MOVE, Entry
+from penstock.sinks.ledger import NEXT_MOVE, Column, Entry
 
 # names of tables are equal in SQLite when they differ in case only
 CREATE = """
@@ -20,40 +20,34 @@ CREATE TABLE IF NOT EXISTS _penstock_ledger (
 
 
 class SqliteLedger:
-    """The ledger beside the tables; the connection's transaction keeps other writers out."""
+    """The ledger's row of a table; the connection's transaction keeps other writers out."""
 
     next_move = NEXT_MOVE
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, table: str) -> None:
         self.connection = connection
+        self.table = table
 
-    def create(self) -> None:
-        """Make it when it is not there."""
-        self.connection.execute(CREATE)
-
-    def read(self, table: str) -> Entry | None:
-        """The ledger's row of a table."""
+    def read(self) -> Entry | None:
+        """The row."""
         row = self.connection.execute(
-            "SELECT job, output, checkpoint, batch, epoch FROM _penstock_ledger WHERE table_name = ?", (table,)
+            "SELECT job, output, checkpoint, batch, epoch FROM _penstock_ledger WHERE table_name = ?", (self.table,)
         ).fetchone()
         return None if row is None else Entry(*row)
 
-    def columns(self, table: str) -> list[str]:
-        """The names of a table's columns; none when there is no such table."""
-        return [name for (name,) in self.connection.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+    def columns(self) -> list[Column]:
+        """The table's columns as they were declared."""
+        return self.connection.execute("SELECT name, upper(type) FROM pragma_table_info(?)", (self.table,)).fetchall()
 
-    def add(self, table: str, entry: Entry) -> None:
-        """A row for a table that has none."""
+    def take(self, entry: Entry) -> int:
+        """Write the row, in place of the one that is there."""
         self.connection.execute(
-            "INSERT INTO _penstock_ledger (table_name, job, output, checkpoint, batch, epoch)"
+            "INSERT OR REPLACE INTO _penstock_ledger (table_name, job, output, checkpoint, batch, epoch)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (table, *entry),
+            (self.table, *entry),
         )
+        return -1
 
-    def take(self, table: str, epoch: int) -> None:
-        """Note that this run writes the table."""
-        self.connection.execute("UPDATE _penstock_ledger SET epoch = ? WHERE table_name = ?", (epoch, table))
-
-    def record(self, table: str, batch: int) -> None:
+    def record(self, batch: int) -> None:
         """Note that the batch is in the table."""
-        self.connection.execute("UPDATE _penstock_ledger SET batch = ? WHERE table_name = ?", (batch, table))
+        self.connection.execute("UPDATE _penstock_ledger SET batch = ? WHERE table_name = ?", (batch, self.table))

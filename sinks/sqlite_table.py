@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,11 +18,12 @@ from penstock.plan.written import written_at
 from penstock.sinks import ledger, refusals
 from penstock.sinks.base import Changes, Owner, Rows, Sink, Target, Writer
 from penstock.sinks.local_path import checked_path, local_path
-from penstock.sinks.sqlite_ledger import SqliteLedger
+from penstock.sinks.sqlite_ledger import CREATE, SqliteLedger
 from penstock.sinks.sqlite_values import form_of
 
 WAIT_S = 5.0  # for another program that is writing to the database; then the batch is tried again
 NEXT_MOVE = "See that it is a SQLite database, that this user may write it, and that no program keeps it locked."
+MAKE_ROOM = "Rows wait there before they are written. Make room there, or let TMPDIR name another folder."
 
 
 def sqlite(path: str | os.PathLike[str], table: str) -> SqliteTable:
@@ -75,59 +77,64 @@ class SqliteWriter(Writer):
     """Writes all outputs that go to one database.
 
     Each write opens the database anew and never makes it: a file that was removed under a running job
-    is noticed, where a connection that stays open would go on writing to the removed one.
+    is noticed, where a connection that stays open would go on writing to the removed one. Rows that Spark
+    has still to make are waited for outside of the transaction, which locks the database for others.
     """
 
     def __init__(self, database: Path, targets: Sequence[Target], owner: Owner) -> None:
         self.database = database
         self.targets = targets
-        self.owner = owner
-        self._refuse_shared_tables()
-        held = [t for t in targets if owner.committed_to(t.output) >= 0]
+        self.claims = ledger.claims(targets, owner, lambda t: f"table {table_of(t)!r} in {database}", str.lower)
+        held = [t for t in targets if owner.committed_to(t.output) >= 0 and t.output not in owner.take_over]
         if held and not database.exists():
             raise refusals.gone(held[0], owner, str(database))
         with self._environment():
             database.parent.mkdir(parents=True, exist_ok=True)
             with self._transaction("rwc") as connection:
-                book = SqliteLedger(connection)
-                book.create()
+                connection.execute(CREATE)
                 for target in targets:
-                    ledger.claim(book, target, table_of(target), owner, self._place(target))
+                    self.claims[target.output].take(SqliteLedger(connection, table_of(target)))
 
     def write(self, batch: int, changes: Mapping[str, Changes]) -> bool:
-        with self._environment(), self._transaction("rw") as connection:
-            book = SqliteLedger(connection)
-            pending = [target for target in self.targets if self._recorded(book, target) < batch]
-            for target in pending:
-                self._write_changes(book, target, changes[target.output])
-                if target is pending[0]:
-                    self.worst_moment()
-                book.record(table_of(target), batch)
+        with self._environment(), ExitStack() as brought:
+            with self._transaction("rw") as connection:
+                pending = self._pending(connection, batch)
+            here = {t.output: self._brought(changes[t.output], brought) for t in pending}
+            with self._transaction("rw") as connection:
+                # again: a newer run may have come while rows were brought
+                for target in self._pending(connection, batch):
+                    self._write_changes(connection, target, here[target.output])
+                    if target is pending[0]:
+                        self.worst_moment()
+                    SqliteLedger(connection, table_of(target)).record(batch)
+        for target in pending:
+            self.claims[target.output].newest = batch
         return bool(pending)
 
-    def _recorded(self, book: SqliteLedger, target: Target) -> int:
-        return ledger.recorded(book, target, table_of(target), self.owner, self._place(target))
+    def _pending(self, connection: sqlite3.Connection, batch: int) -> list[Target]:
+        """The outputs that lack the batch, once it is sure that this run may write to all of them."""
+        books = [(target, SqliteLedger(connection, table_of(target))) for target in self.targets]
+        return [target for target, book in books if self.claims[target.output].recorded(book) < batch]
 
-    def _write_changes(self, book: SqliteLedger, target: Target, changes: Changes) -> None:
+    def _brought(self, changes: Changes, brought: ExitStack) -> Changes:
+        """The changes with all their rows in this process."""
+        with refusals.environment(self.targets, tempfile.gettempdir(), MAKE_ROOM):
+            rows = brought.enter_context(changes.rows.brought())
+            deletes = changes.deletes and brought.enter_context(changes.deletes.brought())
+        return Changes(rows, deletes)
+
+    def _write_changes(self, connection: sqlite3.Connection, target: Target, changes: Changes) -> None:
         """Apply a batch's changes to one table, which is made when it is not there."""
         table, schema = table_of(target), changes.rows.schema
-        there = book.columns(table)
-        if not there:
-            book.connection.execute(create_table(table, schema, target.key))
-        elif sorted(map(str.lower, there)) != sorted(map(str.lower, schema.names)):
-            raise refusals.other_columns(target, self._place(target), there, schema.names)
+        there = SqliteLedger(connection, table).columns()
+        if there:
+            wanted = [(field.name, form_of(field.name, field.type).declared) for field in schema]
+            self.claims[target.output].check_columns(there, wanted, str.lower)
+        else:
+            connection.execute(create_table(table, schema, target.key))
         if changes.deletes is not None:
-            delete(book.connection, table, target.key, changes.deletes)
-        upsert(book.connection, table, target.key, changes.rows)
-
-    def _place(self, target: Target) -> str:
-        return f"table {table_of(target)!r} in {self.database}"
-
-    def _refuse_shared_tables(self) -> None:
-        for at, target in enumerate(self.targets):
-            for other in self.targets[:at]:
-                if table_of(other).lower() == table_of(target).lower():
-                    raise refusals.shared([other, target], self._place(target))
+            delete(connection, table, target.key, changes.deletes)
+        upsert(connection, table, target.key, changes.rows)
 
     @contextmanager
     def _transaction(self, mode: str) -> Iterator[sqlite3.Connection]:

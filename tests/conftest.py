@@ -49,10 +49,11 @@ def tester(spark: SparkSession) -> Iterator[Callable[..., JobTester]]:
 
 @pytest.fixture
 def owner():
-    """Make an owner: the first run of a job, unless told otherwise."""
+    """Make an owner: the first run of a job, unless told otherwise; the batch after the newest was begun."""
 
-    def make(job="shop", checkpoint="c1", epoch=1, committed=-1):
-        return Owner(job, checkpoint, epoch, committed)
+    def make(job="shop", checkpoint="c1", epoch=1, committed=-1, begun=None, new=(), take_over=()):
+        begun = committed + 1 if begun is None else begun
+        return Owner(job, checkpoint, epoch, committed, begun, frozenset(new), frozenset(take_over))
 
     return make
 

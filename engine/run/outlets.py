@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.job import Job
-from penstock.plan.errors import SinkError
-from penstock.plan.secrets import shown
+from penstock.plan.errors import PlanError, SinkError
 from penstock.run import dead_letters
+from penstock.run.begun import begun as begun_in
 from penstock.run.fit import JOB
 from penstock.run.retries import Retries
+from penstock.run.signature import place_of
 from penstock.sinks.base import Changes, Owner, Sink, Target, Writer
 from penstock.state.checkpoint import Checkpoint
 
@@ -24,21 +26,33 @@ def targets_of(job: Job) -> list[Target]:
     return targets
 
 
-def owner_of(job: Job, checkpoint: Checkpoint, epoch: int) -> Owner:
+def taken_over(job: Job, asked: Iterable[str]) -> frozenset[str]:
+    """The outputs whose places a run takes over, refused when the job has none of that name."""
+    known = [target.output for target in targets_of(job)]
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    for name in names:
+        if name not in known:
+            raise PlanError(
+                f"take over {name!r}: the job {job.name!r} has no such output; it has {', '.join(known)}. "
+                "Give the name of one of these."
+            )
+    return frozenset(names)
+
+
+def owner_of(job: Job, checkpoint: Checkpoint, epoch: int, take_over: frozenset[str] = frozenset()) -> Owner:
     """Who writes in this run; an output that the newest batch did not know, or elsewhere, begins with this run."""
+    begun = begun_in(checkpoint)
+    owner = Owner(job.name, checkpoint.id, epoch, -1, -1 if begun is None else begun.batch, take_over=take_over)
     latest = checkpoint.latest()
     if latest is None:
-        return Owner(job.name, checkpoint.id, epoch, -1)
+        return owner
     was = latest.body.get(JOB, {"outputs": {}})
-    places = {name: parts["sink"] for name, parts in was["outputs"].items()}
-    places |= {dead_letters.OUTPUT: was["dead letters"]} if "dead letters" in was else {}
+    places = {name: parts.get("place") for name, parts in was["outputs"].items()}
+    places[dead_letters.OUTPUT] = was.get("dead letters' place")
     known = {*latest.body["outputs"]}
-    new = {t.output for t in targets_of(job) if t.output not in known or places.get(t.output, _place(t)) != _place(t)}
-    return Owner(job.name, checkpoint.id, epoch, latest.batch, frozenset(new))
-
-
-def _place(target: Target) -> str:
-    return shown(target.sink.describe())
+    here = {target.output: place_of(target.sink) for target in targets_of(job)}
+    new = {name for name, place in here.items() if name not in known or places.get(name) not in (None, place)}
+    return replace(owner, committed=latest.batch, new=frozenset(new))
 
 
 class Written(NamedTuple):

@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.plan.errors import JavaNotFoundError, RunError
-from penstock.plan.needs import Need
+from penstock.plan.needs import Need, submit
 from penstock.run import java
 from penstock.run.jars import jars
 
@@ -29,6 +29,8 @@ SESSION = {
     "spark.sql.variable.substitute": "false",
     # what a batch keeps for its own length is read once or twice: packing it small costs more than it saves
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Spark's pages show what a connector is told; of Kafka's clients any option may be a secret, whatever it is called
+    "spark.sql.redaction.options.regex": r"(?i)url|^kafka\.|secret|password|token|access.?key",
 }
 
 
@@ -41,8 +43,7 @@ def session(
     """
     if given is None:
         given = _own(cores, ui, needs)
-    for need in needs:
-        _check_there(given, need)
+    _check_there(given, needs)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j.clientserver"):
         # they print Spark's complaints with their Java trace before anybody can explain them
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -54,17 +55,26 @@ def session(
     return spark
 
 
-def _check_there(spark: SparkSession, need: Need) -> None:
-    """Refuse a Spark that lacks a package, before anything is read or written."""
+def _check_there(spark: SparkSession, needs: Sequence[Need]) -> None:
+    """Refuse a Spark that lacks packages, before anything is read or written; all of them at once."""
+    missing = [need for need in needs if not _is_there(spark, need)]
+    if not missing:
+        return
+    told = " and ".join(f"{need.who} needs the package {need.package}" for need in missing)
+    raise RunError(
+        f"{told}, and this Spark was started without {'them' if len(missing) > 1 else 'it'}. "
+        f"Start it with: {submit(missing)}; or let Penstock start Spark itself, in a process of its own."
+    )
+
+
+def _is_there(spark: SparkSession, need: Need) -> bool:
     java_side = spark.sparkContext._jvm
     assert java_side is not None
     try:
         java_side.java.lang.Thread.currentThread().getContextClassLoader().loadClass(need.probe)
     except Py4JJavaError:
-        raise RunError(
-            f"{need.who} needs the package {need.package}, and this Spark was started without it. "
-            f"Start it with: {need.submit()}; or let Penstock start Spark itself, in a process of its own."
-        ) from None
+        return False
+    return True
 
 
 def _own(cores: str, ui: bool, needs: Sequence[Need]) -> SparkSession:

@@ -32,7 +32,7 @@ class Cluster:
     that it started. What the cluster wrote goes with the end of the ``with`` block.
 
     >>> with Cluster(workers=2) as cluster:  # doctest: +SKIP
-    ...     job = cluster.submit("job.py")
+    ...     job = cluster.submit("job.py", cwd=".")
     ...     cluster.kill_worker(0)
     ...     job.wait()
     """

@@ -22,6 +22,7 @@ from penstock.testing.servers.kafka import Kafka
 from penstock.testing.servers.postgres import Postgres
 
 PASSWORD, TRUST = "planted-in-a-file-7f3a", "planted-in-the-environment-c91e"
+PEM = "planted-under-a-name-that-says-nothing-of-it-52d0"
 
 JOB = """
 import os
@@ -30,13 +31,14 @@ from penstock.windows import tumbling
 
 job = Job("secretive")
 source = sources.kafka("views", os.environ["SERVERS"], format="json", schema="url string, n int, at timestamp",
-                       **{"kafka.ssl.truststore.password": "env:TRUST"})
+                       **{"kafka.ssl.truststore.password": "env:TRUST", "kafka.ssl.keystore.key": "env:PEM"})
 views = job.stream("views", source, time="at", lateness="0 seconds")
 job.dead_letters(sinks.postgres("dead", "file:database.url"))
 if "FORCE" in os.environ:
     views = views.where("if(n = 3, raise_error('by force') is null, true)")
 hourly = views.by("url").window(tumbling("1 hour")).agg(n="count(*)")
 hourly.to(sinks.postgres("hourly", "file:database.url"))
+hourly.to(sinks.kafka("copy", os.environ["SERVERS"], **{"kafka.ssl.keystore.key": "env:PEM"}))
 
 if __name__ == "__main__":
     job.run()
@@ -112,10 +114,11 @@ def seen(tmp_path_factory):
     with Kafka() as broker, Postgres() as database:
         (folder / "database.url").write_text(database.url.replace("postgres@", f"postgres:{PASSWORD}@"))
         broker.create_topic("views")
+        broker.create_topic("copy")
         broker.send(
             "views", [json.dumps({"url": f"/{n}", "n": n, "at": f"2026-01-01 {10 + n}:00:00"}) for n in range(5)]
         )
-        environment = {**os.environ, "SERVERS": broker.servers, "TRUST": TRUST}
+        environment = {**os.environ, "SERVERS": broker.servers, "TRUST": TRUST, "PEM": PEM}
         penstock = [str(Path(sys.executable).with_name("penstock"))]
 
         def ask(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -181,7 +184,9 @@ def test_a_planted_secret_is_found_nowhere(seen):
     assert len(seen.texts) > 40
     assert any("manifest/0.json" in place for place in seen.texts)
     assert any("_penstock_ledger" in place for place in seen.texts)
-    assert [place for place, text in seen.texts.items() if PASSWORD in text or TRUST in text] == []
+    assert "SaveIntoDataSourceCommand" in seen.texts["all queries"]  # how Spark shows a batch that goes to Kafka
+    planted = (PASSWORD, TRUST, PEM)
+    assert [place for place, text in seen.texts.items() if any(secret in text for secret in planted)] == []
 
 
 def test_every_port_of_a_running_job_is_on_loopback(seen):

@@ -11,8 +11,11 @@ import pyarrow as pa
 import pytest
 
 from penstock import sinks
+from penstock.cli import kept_letters
 from penstock.plan.errors import FencedError, PlanError, RunError, SinkError, TransientSinkError
 from penstock.sinks import Changes, Rows, Target
+from penstock.sinks.ledger import Entry
+from penstock.sinks.postgres_ledger import PostgresLedger
 
 SCHEMA = {"page": pa.string(), "n": pa.int64()}
 KEY = {"page": pa.string()}
@@ -201,7 +204,7 @@ def test_an_older_copy_of_the_database_is_refused(open_writer, hits):
 
 def test_a_table_of_nobody_is_refused(open_writer, query):
     query("create table hits (page text, n bigint)")
-    with pytest.raises(SinkError, match=r"no job owns it; it has columns page, n\. Give this output another table"):
+    with pytest.raises(SinkError, match=r"no job owns it; it has columns page, n\. Give this output another place"):
         open_writer()
 
 
@@ -339,6 +342,7 @@ def test_without_psycopg_the_error_says_what_to_install(tmp_path):
     (tmp_path / "psycopg.py").write_text("raise ImportError('no pq wrapper available')")
     script = """
 from penstock import sinks
+from penstock.cli import kept_letters
 sink = sinks.postgres("hits", "postgresql://localhost/shop")
 try:
     sink.place
@@ -350,3 +354,134 @@ except Exception as error:
     )
     assert ended.stdout.startswith("RunError sinks.postgres('hits') needs psycopg 3"), ended.stderr
     assert "pip install penstock[postgres]" in ended.stdout
+
+
+LEDGER = "select job, checkpoint, batch, epoch from _penstock_ledger"
+
+
+@pytest.fixture
+def written(open_writer, hits):
+    """Three batches of the first run."""
+    writer = open_writer()
+    for batch in range(3):
+        writer.write(batch, hits(("/a", batch)))
+    return writer
+
+
+def test_a_checkpoint_that_is_older_than_its_output_is_refused(open_writer, written, query):
+    with pytest.raises(SinkError, match=r"stands at batch 2, .*begun batch 1: it is an older copy than the output"):
+        open_writer(epoch=2, committed=0)
+    assert query(LEDGER) == [("shop", "c1", 2, 1)]
+    open_writer(epoch=2, committed=1)
+
+
+def test_an_older_copy_that_comes_back_while_a_run_lives_is_refused(written, hits, query):
+    # as after a failover to a standby that lags behind
+    query("delete from hits where n > 0")
+    query("update _penstock_ledger set batch = 0")
+    with pytest.raises(SinkError, match=r"stands at batch 0, .* has written batch 2: it is an older copy"):
+        written.write(3, hits(("/a", 3)))
+    assert query("select n from hits") == [(0,)]
+
+
+def test_a_commit_whose_answer_is_lost_is_no_reason_to_expect_the_batch(open_writer, hits, query, monkeypatch):
+    writer = open_writer()
+    real = psycopg.Transaction.__exit__
+
+    def undone(self, *_):
+        real(self, psycopg.errors.DiskFull, psycopg.errors.DiskFull(), None)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Transaction, "__exit__", undone)
+        with pytest.raises(TransientSinkError):
+            writer.write(0, hits(("/a", 1)))
+    assert writer.write(0, hits(("/a", 1)))
+    assert query("select page from hits") == [("/a",)]
+
+
+def test_an_output_that_was_left_out_for_a_while_is_refused(open_writer, written):
+    with pytest.raises(SinkError, match=r"written until batch 2, .* gone on to batch 5 without it"):
+        open_writer(epoch=2, committed=5, new={"hits"})
+
+
+def test_a_run_of_the_same_number_is_another_one(open_writer, written):
+    with pytest.raises(FencedError, match=r"another run 1 of job 'shop'.* two copies of checkpoint c1"):
+        open_writer(committed=2)
+
+
+TAKEN = {
+    "another job's": {"job": "blog", "checkpoint": "c9"},
+    "left out": {"epoch": 2, "committed": 7, "new": {"hits"}},
+    "of a newer checkpoint": {"epoch": 2, "committed": 0},
+    "older than its checkpoint": {"epoch": 2, "committed": 7},
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_an_output_that_is_taken_over_goes_on_from_what_stands_there(open_writer, written, hits, query, case):
+    who = {"committed": -1, **TAKEN[case]}
+    with pytest.raises(SinkError, match="--take-over hits"):
+        open_writer(**who)
+    writer = open_writer(**who, take_over={"hits"})
+    assert writer.write(who["committed"] + 1, hits(("/b", 9)))
+    with pytest.raises((SinkError, FencedError)):
+        written.write(3, hits(("/old", 9)))
+    again = {**who, "epoch": 7, "begun": who["committed"] + 1}
+    assert not open_writer(**again, take_over={"hits"}).write(who["committed"] + 1, hits(("/b", 9)))
+    assert query("select page from hits order by n") == [("/a",)] * 3 + [("/b",)]
+
+
+def test_a_run_that_waits_while_its_table_is_taken_over_is_told_by_whom(url, open_writer, written, hits, query):
+    told = []
+
+    def write():
+        try:
+            written.write(3, hits(("/old", 9)))
+        except Exception as error:
+            told.append(error)
+
+    with psycopg.connect(url) as connection:  # a taker that has not committed yet
+        book = PostgresLedger(connection, "public", "hits")
+        book.take(Entry("blog", "hits", "c9", -1, 1))
+        waiting = threading.Thread(target=write)
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+    waiting.join()
+    assert "belongs to output 'hits' of job 'blog'" in str(told[0])
+
+
+def test_a_table_that_has_gone_is_taken_over_and_begins_anew(open_writer, written, hits, query):
+    query("drop table hits")
+    writer = open_writer(epoch=2, committed=2, take_over={"hits"})
+    assert writer.write(3, hits(("/b", 9)))
+    assert query("select page from hits") == [("/b",)]
+
+
+def test_a_table_of_nobody_is_taken_over_once_its_key_can_stand_in_it_once_only(open_writer, hits, query):
+    query("create table hits (page text, n bigint, unique (page))")
+    query("insert into hits values ('/a', 1), ('/c', 1)")
+    with pytest.raises(SinkError, match=r'twice\. ALTER TABLE it to ADD UNIQUE NULLS NOT DISTINCT \("page"\)'):
+        open_writer(key=("page",), take_over={"hits"})
+    assert query("select count(*) from pg_class where relname = '_penstock_ledger'") == [(0,)]
+    query('alter table hits add unique nulls not distinct ("page")')
+    writer = open_writer(key=("page",), take_over={"hits"})
+    writer.write(0, hits(("/a", 2), (None, 2)))
+    writer.write(1, hits((None, 3)))
+    assert sorted(query("select page, n from hits"), key=str) == [("/a", 2), ("/c", 1), (None, 3)]
+
+
+@pytest.mark.parametrize("schema", [None, "a % b"])
+def test_the_dead_letters_in_a_table_are_read_from_outside_of_the_run(url, owner, changes, query, schema, monkeypatch):
+    if schema is not None:
+        query(f'create schema "{schema}"')
+    monkeypatch.setenv("SHOP_URL", url)
+    sink = sinks.postgres('dead "letters"', "env:SHOP_URL", schema=schema)
+    assert kept_letters(sink) == []
+    letters = [{"batch": n, "reason": "malformed", "place": None, "row": "{"} for n in range(2)]
+    kinds = {"batch": pa.int64(), "reason": pa.string(), "place": pa.string(), "row": pa.string()}
+    writer = sink.writer([Target("dead_letters", sink)], owner())
+    writer.write(0, {"dead_letters": changes(letters, kinds)})
+    writer.close()
+    assert kept_letters(sink) == letters

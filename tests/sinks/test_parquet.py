@@ -131,16 +131,17 @@ def test_an_older_run_that_stood_still_at_the_rename_cannot_write(out, open_writ
 
 def test_an_older_run_past_its_check_finds_its_staged_file_gone(out, open_writer, hits, monkeypatch):
     old = open_writer(epoch=1)
-    check = old.ledger.assert_mine
+    check = old.claim.recorded
     staged = []
 
-    def check_then_stand_still():
-        check()
+    def check_then_stand_still(ledger):
+        batch = check(ledger)
         staged.append(list(old.ledger.staging.rglob("*.parquet")))
         if staged[-1]:
             open_writer(epoch=2)
+        return batch
 
-    monkeypatch.setattr(old.ledger, "assert_mine", check_then_stand_still)
+    monkeypatch.setattr(old.claim, "recorded", check_then_stand_still)
     with pytest.raises(FencedError):
         old.write(0, hits(("/old", 9)))
     assert [len(files) for files in staged] == [0, 1]
@@ -202,6 +203,59 @@ def test_other_columns_than_before_are_refused_by_name(open_writer, changes, hit
     open_writer().write(0, hits(("/a", 1)))
     with pytest.raises(SinkError, match="has columns page, n; the rows to write have page, m"):
         open_writer(epoch=2).write(1, {"hits": changes([], {"page": pa.string(), "m": pa.int64()})})
+
+
+def test_other_types_than_before_are_refused_by_name(out, open_writer, changes, hits):
+    open_writer().write(0, hits(("/a", 1)))
+    writer = open_writer(epoch=2)
+    texts = changes([{"page": "/a", "n": "007"}], {"page": pa.string(), "n": pa.string()})
+    with pytest.raises(SinkError, match="columns page string, n int64; the rows to write have page string, n string"):
+        writer.write(1, {"hits": texts})
+    assert read(out) == [{"page": "/a", "n": 1}]
+    assert os.listdir(out / "_penstock" / "staging-2") == []
+
+
+def test_columns_in_another_order_are_written_in_the_order_of_the_folder(out, open_writer, changes, hits):
+    writer = open_writer()
+    writer.write(0, hits(("/a", 1)))
+    assert writer.write(1, {"hits": changes([{"n": 2, "page": "/b"}], {"n": pa.int64(), "page": pa.string()})})
+    assert [pq.read_schema(out / file).names for file in visible(out)] == [["page", "n"]] * 2
+    assert read(out) == [{"page": "/a", "n": 1}, {"page": "/b", "n": 2}]
+
+
+KINDS = {
+    "text": (pa.string(), "cast(null AS string)"),
+    "long text": (pa.large_string(), "cast(null AS string)"),
+    "bytes": (pa.binary(), "cast(null AS binary)"),
+    "whole": (pa.int32(), "cast(null AS int)"),
+    "float": (pa.float32(), "cast(null AS float)"),
+    "decimal": (pa.decimal128(20, 3), "cast(null AS decimal(20, 3))"),
+    "instant": (pa.timestamp("us", "UTC"), "cast(null AS timestamp)"),
+    "instant elsewhere": (pa.timestamp("ms", "Asia/Tokyo"), "cast(null AS timestamp)"),
+    "local time": (pa.timestamp("us"), "cast(null AS timestamp_ntz)"),
+    "day": (pa.date32(), "cast(null AS date)"),
+    "span": (pa.duration("us"), "cast(null AS interval day to second)"),
+    "list": (pa.list_(pa.int64()), "array(1L)"),
+    "map": (pa.map_(pa.string(), pa.list_(pa.string())), "cast(null AS map<string, array<string>>)"),
+    "struct": (
+        pa.struct({"a": pa.int64(), "b": pa.list_(pa.date32())}),
+        "cast(null AS struct<a: bigint, b: array<date>>)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_a_column_has_the_same_type_whether_this_process_or_spark_wrote_it(spark, out, owner, changes, case):
+    kind, in_spark = KINDS[case]
+    sink = sinks.parquet(out)
+    writer = sink.writer([Target("all", sink)], owner())
+    here = changes([{"v": None}], {"v": kind})
+    there = Changes(Rows(spark, frame=spark.range(1).selectExpr(f"{in_spark} AS v")))
+    for batch, rows in enumerate((here, there, here, there)):
+        assert writer.write(batch, {"all": rows})
+    for file in visible(out):
+        (out / file).unlink() if file.endswith("0.parquet") else None
+    assert writer.write(4, {"all": here})
 
 
 @pytest.mark.parametrize("at", ["file", "file/below", "/proc/penstock/out"])

@@ -336,6 +336,15 @@ def test_other_columns_than_before_are_refused_by_name(open_writer, changes, hit
         open_writer(epoch=2).write(1, {"hits": changes([], {"page": pa.string(), "m": pa.int64()})})
 
 
+def test_other_types_than_before_are_refused_by_name(open_writer, changes, hits, query):
+    writer = open_writer()
+    writer.write(0, hits(("/a", 1)))
+    texts = changes([{"page": "/a", "n": "007"}], {"page": pa.string(), "n": pa.string()})
+    with pytest.raises(SinkError, match="columns page TEXT, n BIGINT; the rows to write have page TEXT, n TEXT"):
+        writer.write(1, {"hits": texts})
+    assert query("select n from hits") == [(1,)]
+
+
 def test_columns_in_another_order_go_where_they_belong(open_writer, changes, hits, query):
     writer = open_writer(key=("page",))
     writer.write(0, hits(("/a", 1)))
@@ -362,6 +371,64 @@ def test_a_database_that_stays_locked_is_refused(database, open_writer, hits, mo
         with pytest.raises(SinkError, match="database is locked"):
             writer.write(0, hits(("/a", 1)))
     assert writer.write(0, hits(("/a", 1)))
+
+
+class InSpark(Rows):
+    """Rows that take their time; ``meanwhile`` is done while they are made."""
+
+    in_process = False
+
+    def __init__(self, table, meanwhile):
+        super().__init__(None, table)
+        object.__setattr__(self, "meanwhile", meanwhile)
+
+    def batches(self):
+        self.meanwhile()
+        return super().batches()
+
+
+HITS = pa.table({"page": ["/a", "/b"], "n": [1, 2]})
+
+
+def test_others_may_write_to_the_database_while_spark_makes_the_rows(open_writer, query, database, monkeypatch):
+    writer = open_writer(key=("page",))
+    monkeypatch.setattr(sqlite_table, "WAIT_S", 0.01)
+
+    def another():
+        with closing(sqlite3.connect(database, isolation_level=None, timeout=0.01)) as other:
+            other.execute("create table if not exists beside (x)")
+            other.execute("insert into beside values (1)")
+
+    rows, deletes = InSpark(HITS, another), InSpark(HITS.select(["page"]).slice(0, 1), another)
+    writer.write(0, {"hits": Changes(rows, deletes)})
+    assert query("select count(*) from beside") == [(2,)]
+    assert query("select page, n from hits order by n") == [("/a", 1), ("/b", 2)]
+
+
+def test_a_batch_that_is_there_costs_no_work(open_writer, query):
+    rows = {"hits": Changes(InSpark(HITS, lambda: pytest.fail("the rows were made again")))}
+    writer = open_writer()
+    writer.write(0, {"hits": Changes(Rows(None, HITS))})
+    assert not writer.write(0, rows)
+    assert not open_writer(epoch=2).write(0, rows)
+
+
+def test_a_run_that_is_replaced_while_its_rows_are_made_cannot_write(open_writer, query):
+    old = open_writer(epoch=1)
+    rows = InSpark(HITS, lambda: open_writer(epoch=2))
+    with pytest.raises(FencedError, match="run 2"):
+        old.write(0, {"hits": Changes(rows)})
+    assert query("select epoch, batch from _penstock_ledger") == [(2, -1)]
+    assert query("select 1 from sqlite_master where name = 'hits'") == []
+
+
+def test_a_full_disk_where_rows_wait_is_refused_by_that_place(open_writer, query):
+    def full():
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(SinkError, match=r"cannot write to /.*No space left.*let TMPDIR name another folder"):
+        open_writer().write(0, {"hits": Changes(InSpark(HITS, full))})
+    assert query("select batch from _penstock_ledger") == [(-1,)]
 
 
 def test_two_outputs_of_one_table_are_refused(database, owner):
