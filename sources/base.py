@@ -35,11 +35,23 @@ ARRIVAL = "__ps_arrival_"  # what puts messages in order where partition and pos
 STOP = "PENSTOCK_STOP "
 
 
+def as_texts(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Options as Java writes them, in order.
+
+    >>> as_texts({"sep": ";", "header": True})
+    (('header', 'true'), ('sep', ';'))
+    """
+    return tuple(sorted((k, str(v).lower() if isinstance(v, bool) else str(v)) for k, v in options.items()))
+
+
 class Watch(Protocol):
     """Asks a source how far it could be read."""
 
     def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        """What comes after the last that is there, by partition; empty when nobody answers soon."""
+        """What comes after the last that is there, by partition; empty when nobody answers soon.
+
+        A RunError when another place has come to stand where this one was, so that what is read is of that.
+        """
 
     def close(self) -> None:
         """Let go of what is held."""
@@ -74,8 +86,8 @@ class Source(ABC):
     ) -> Mapping[str, Any]:
         """Refuse, before a run begins, a place that is not there or no longer has what comes next.
 
-        ``known`` is what this method gave when the checkpoint began, ``reached`` what comes next (see ``reached``),
-        None before the first batch. What it gives is kept in the checkpoint.
+        ``known`` is what this method gave when the checkpoint began, ``reached`` what comes next (see ``reached``) as
+        far as that is known, None when nothing was planned yet. What it gives is kept in the checkpoint.
         """
         return known
 
@@ -83,8 +95,11 @@ class Source(ABC):
         """What comes next by partition, from a line of Spark's log; None when the line is not of this source."""
         return None
 
-    def watch(self) -> Watch | None:
-        """Somebody to ask, while the job runs, how far it could be read; None when nobody knows."""
+    def watch(self, known: Mapping[str, Any]) -> Watch | None:
+        """Somebody to ask, while the job runs, how far it could be read; None when nobody knows.
+
+        ``known`` is what ``check`` gave.
+        """
         return None
 
     def without_secrets(self, text: str) -> str:

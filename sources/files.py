@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from penstock.plan.errors import PlanError, RunError
 from penstock.plan.expressions import quoted
 from penstock.plan.schemas import schema as read_schema
 from penstock.plan.written import written_at
-from penstock.sources.base import ARRIVAL, MALFORMED, PLACE, Source
+from penstock.sources.base import ARRIVAL, MALFORMED, PLACE, Source, as_texts
 from penstock.sources.cdc.changelog import Changelog
 from penstock.sources.cdc.formats import CHANGELOGS
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 LONGEST_STRING = 16_777_216
 #: Bytes of files in a batch where no other bound is given: some millions of rows, which a few GB of memory hold.
 BATCH_BYTES = 268_435_456
+WILD = "*?[{\\"
+LOCAL = re.compile(r"file:(//[^/]*)?")
 FORMATS = ("json", "csv", "parquet", *CHANGELOGS)
 
 
@@ -49,6 +52,15 @@ class Files(Source):
         return CHANGELOGS.get(self.format)
 
     @property
+    def folder(self) -> str | None:
+        """The path on this machine, absolute; None when it is elsewhere."""
+        parsed = urlparse(self.path)
+        if parsed.scheme == "file":
+            # not the parsed path: a ? in it is no query, it stands for a letter
+            return os.path.abspath(unquote(LOCAL.sub("", self.path)))
+        return None if parsed.scheme else os.path.abspath(self.path)
+
+    @property
     def place(self) -> str:
         # Spark's log has the files by their full paths
         return self.path if urlparse(self.path).scheme else os.path.abspath(self.path)
@@ -70,10 +82,14 @@ class Files(Source):
         from penstock.compile.types import spark_schema
 
         self._check_there()
+        # Java stands where Python stood when Spark began, and takes what an address has as it is
+        path = self.folder or self.path
+        if self.folder is not None and urlparse(self.path).scheme:
+            path = f"file://{self.folder}"
         struct = spark_schema(self.declared)
         reader = spark.readStream
         if self.changelog is not None:
-            lines = reader.options(**self.bounded).format("text").load(self.path)
+            lines = reader.options(**self.bounded).format("text").load(path)
             # Spark packs the files of a batch by size: their age, and where a part begins, tell what came first
             order = (
                 "unix_micros(_metadata.file_modification_time)",
@@ -83,24 +99,22 @@ class Files(Source):
             arrival = (f"{text} AS {ARRIVAL}{i}" for i, text in enumerate(order))
             return lines.selectExpr("value", f"_metadata.file_path AS {PLACE}", *arrival)
         if self.format == "parquet":
-            frame = reader.options(**self.bounded).schema(struct).parquet(self.path)
+            frame = reader.options(**self.bounded).schema(struct).parquet(path)
             malformed = F.lit(None).cast("string").alias(MALFORMED)
         else:
             struct = struct.add(MALFORMED, StringType())
             bounds = {"maxStringLen": LONGEST_STRING} if self.format == "json" else {}
             permissive = {**bounds, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, **self.bounded}
-            frame = reader.options(**permissive).schema(struct).format(self.format).load(self.path)
+            frame = reader.options(**permissive).schema(struct).format(self.format).load(path)
             malformed = F.col(f"`{MALFORMED}`")
         columns = [F.col(quoted(name)) for name in self.declared.names]
         return frame.select(*columns, malformed, F.col("_metadata.file_path").alias(PLACE))
 
     def _check_there(self) -> None:
         # Spark would say so too, in Java, and only when the first batch is planned
-        parsed = urlparse(self.path)
-        if parsed.scheme in ("", "file") and not any(c in self.path for c in "*?["):
-            folder = Path(unquote(parsed.path) if parsed.scheme else self.path)
-            if not folder.exists():
-                raise RunError(f"the folder {str(folder)!r} does not exist; create it, or correct the source's path.")
+        folder = self.folder
+        if folder is not None and not any(c in folder for c in WILD) and not os.path.exists(folder):
+            raise RunError(f"the folder {folder!r} does not exist; create it, or correct the source's path.")
 
 
 def files(path: str, format: str, schema: Any, **options: Any) -> Files:  # noqa: A002  Spark's own word
@@ -110,7 +124,10 @@ def files(path: str, format: str, schema: Any, **options: Any) -> Files:  # noqa
     ``debezium``, ``maxwell`` or ``upsert`` (a line is ``{"key": {...}, "value": {...}}``, and a value of null
     deletes); their ``schema`` is the row's, not the message's.
 
-    Each file is read once, oldest first. Write a file aside and move it in: a file seen half is read half.
+    A relative path is below the folder where Python stands when the job starts. Files are those in the folder itself;
+    those in folders below are read only when these are named for values (``day=2026-01-01``), or with
+    ``recursiveFileLookup=True``. Each file is read once, oldest first. Write a file aside and move it in: a file
+    seen half is read half.
     A line that cannot be read, has a value of the wrong type, or lacks a column that is declared ``not null``
     is malformed and goes to the dead letters with its file and its text; so is a string of more than 16,777,216
     characters in JSON (``maxStringLen=`` for another bound). ``options`` are Spark's own:
@@ -124,5 +141,4 @@ def files(path: str, format: str, schema: Any, **options: Any) -> Files:  # noqa
         raise PlanError(f"files: format={format!r}; there is {', '.join(FORMATS)}. ({written_at()})")
     if not isinstance(path, str | Path) or not str(path):
         raise PlanError(f"files: path={path!r} is no path. ({written_at()})")
-    told = tuple(sorted((k, str(v).lower() if isinstance(v, bool) else str(v)) for k, v in options.items()))
-    return Files(str(path), format, read_schema(schema, "files: schema"), told)
+    return Files(str(path), format, read_schema(schema, "files: schema"), as_texts(options))

@@ -1,4 +1,4 @@
-"""Avro schemas: of the rows that a job declares, and with a mark by which a message that was read is known."""
+"""Avro schemas: of the rows that a job declares, and with a mark behind a row by which it is known to be whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import pyarrow as pa
 from penstock.plan.errors import PlanError
 from penstock.plan.written import written_at
 
-READ = "__ps_read"  # true in a message that could be read: Spark makes a row of nulls of one that could not
+#: What is put behind a message before it is read, and the field that must then hold it: Avro does not say where a row
+#: ends, and Spark makes a row of nulls of one that it cannot read. It does not begin again within itself, and no byte
+#: of it is a great length.
+MARK = b"_end of the row."
+END = "__ps_end"
 
 _PLAIN: tuple[tuple[Any, Any], ...] = (
     (pa.types.is_boolean, "boolean"),
@@ -73,7 +77,8 @@ def given(text: Any, schema: pa.Schema, step: str) -> str:
     return json.dumps(said)
 
 
-def with_mark(written: str) -> str:
-    """The schema with the mark as a field that no message has, so that reading one fills it in."""
+def with_end(written: str) -> str:
+    """The schema with the mark behind all other fields."""
     said = json.loads(written)
-    return json.dumps({**said, "fields": [*said["fields"], {"name": READ, "type": "boolean", "default": True}]})
+    mark = {"name": END, "type": {"type": "fixed", "name": END, "size": len(MARK)}}
+    return json.dumps({**said, "fields": [*said["fields"], mark]})

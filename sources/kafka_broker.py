@@ -11,6 +11,7 @@ from pyspark import SparkContext
 
 from penstock.plan.errors import RunError
 from penstock.sources.kafka_connection import Connection
+from penstock.sources.kafka_losses import check_topic_is_the_same
 
 ANSWER_S = 30
 SOON_S = 2
@@ -58,10 +59,13 @@ class Broker:
         latest = self._offsets(name, partitions, kinds.latest(), patience_s)
         return Topic(str(described.topicId()), earliest, latest)
 
-    def latest(self, name: str, partitions: list[int], patience_s: int) -> Mapping[int, int]:
-        """The ends of partitions that are known."""
+    def now(self, name: str, partitions: list[int], patience_s: int) -> tuple[str, Mapping[int, int]]:
+        """A topic's id and the ends of partitions that are known, both asked at once."""
         kind = self._java.org.apache.kafka.clients.admin.OffsetSpec.latest()
-        return self._offsets(name, partitions, kind, patience_s)
+        described = self._asked(lambda: self._describe(name), name)
+        ends = self._offsets(name, partitions, kind, patience_s)
+        told = self._asked(lambda: self._await(described, patience_s), name)[name]
+        return str(told.topicId()), ends
 
     def close(self) -> None:
         """Let go of the connection, whatever it still waits for."""
@@ -118,21 +122,25 @@ class Broker:
 
 
 class TopicWatch:
-    """Asks how far a topic could be read; opened by the first question."""
+    """Asks how far a topic could be read, and whether it is the one that is known; opened by the first question."""
 
-    def __init__(self, opened: Callable[[], Broker], topic: str) -> None:
+    def __init__(self, opened: Callable[[], Broker], topic: str, known: Mapping[str, Any], step: str) -> None:
         self._opened = opened
         self._topic = topic
+        self._known = known
+        self._step = step
         self._broker: Broker | None = None
 
     def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        """The ends of partitions; empty when no broker answers within two seconds."""
+        """The ends of partitions; empty when no broker answers within two seconds. A topic made anew is refused."""
         try:
             if self._broker is None:
                 self._broker = self._opened()
-            return self._broker.latest(self._topic, list(partitions), SOON_S)
+            topic_id, ends = self._broker.now(self._topic, list(partitions), SOON_S)
         except RunError:
             return {}
+        check_topic_is_the_same(self._topic, topic_id, self._known, self._step)
+        return ends
 
     def close(self) -> None:
         """Let go of the client."""

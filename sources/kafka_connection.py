@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from penstock.plan.errors import PlanError
+from penstock.plan.errors import PlanError, RunError
 from penstock.plan.needs import Need
 from penstock.plan.secrets import is_reference, reveal, shown
 from penstock.plan.written import written_at
+from penstock.sources.base import as_texts
 
 CLIENT = "kafka."
 SERVERS = "kafka.bootstrap.servers"
+SECRET = re.compile(r"(?i)password|secret|jaas|token|keystore[.]key")
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # the connectors that Maven has, by the version of Spark; they fit every Spark of theirs
 CONNECTORS = {"4.0": "4.0.0", "4.1": "4.1.1", "4.2": "4.2.0"}
@@ -32,8 +35,12 @@ class Connection:
     def told(self, step: str, **defaults: str) -> dict[str, str]:
         """What Spark's connector is told, secrets revealed: keep it out of messages and of what is stored."""
         given = {name: reveal(value, step) for name, value in self.options}
-        patience = {} if PATIENCE.keys() & given.keys() else PATIENCE
-        return {**patience, **defaults, **given, SERVERS: reveal(self.servers, step)}
+        return {**self.patience, **defaults, **given, SERVERS: reveal(self.servers, step)}
+
+    @property
+    def patience(self) -> Mapping[str, str]:
+        """How long a client waits, where nobody says it."""
+        return {} if PATIENCE.keys() & dict(self.options).keys() else PATIENCE
 
     def client(self, step: str) -> dict[str, str]:
         """What a client of Kafka's own is told, secrets revealed."""
@@ -42,9 +49,11 @@ class Connection:
     def without_secrets(self, text: str) -> str:
         """Text of Kafka's or Spark's without the secrets that it may quote."""
         for name, value in (*self.options, ("", self.servers)):
-            told = reveal(value, name) if is_reference(value) else value
-            if told and (is_reference(value) or re.search(r"(?i)password|secret|jaas|token", name)):
-                text = text.replace(told, "***")
+            told = value if SECRET.search(name) else ""
+            if is_reference(value):
+                with suppress(RunError):  # what cannot be read was not told to anybody
+                    told = reveal(value, name)
+            text = text.replace(told, "***") if told else text
         return text
 
     def __str__(self) -> str:
@@ -60,11 +69,6 @@ def connection(servers: Any, options: Mapping[str, Any], step: str) -> Connectio
     return Connection(servers, as_texts(options))
 
 
-def as_texts(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Options as Java writes them, in order."""
-    return tuple(sorted((k, str(v).lower() if isinstance(v, bool) else str(v)) for k, v in options.items()))
-
-
 def check_topic(topic: Any, step: str) -> str:
     """The topic, refused when no topic can have that name."""
     if not isinstance(topic, str) or not TOPIC.fullmatch(topic) or topic in (".", ".."):
@@ -74,14 +78,11 @@ def check_topic(topic: Any, step: str) -> str:
     return topic
 
 
-def connector(artifact: str) -> str:
-    """The Maven package of a connector that fits the Spark that is installed.
-
-    >>> connector("spark-sql-kafka-0-10").rpartition(":")[0]
-    'org.apache.spark:spark-sql-kafka-0-10_2.13'
-    """
-    of_spark = _spark()
-    return f"org.apache.spark:{artifact}_2.13:{CONNECTORS.get(of_spark, f'{of_spark}.0')}"
+def connector(artifact: str, step: str) -> str:
+    """The Maven package of a connector that fits the Spark that is installed, refused where none is known."""
+    if not is_there():
+        raise RunError(f"{step}: there is no Kafka connector for PySpark {version('pyspark')}. Use PySpark 4.0.")
+    return f"org.apache.spark:{artifact}_2.13:{CONNECTORS[_spark()]}"
 
 
 def is_there() -> bool:
@@ -93,11 +94,11 @@ def _spark() -> str:
     return ".".join(version("pyspark").split(".")[:2])
 
 
-def kafka_need() -> Need:
+def kafka_need(step: str = "Kafka") -> Need:
     """What Spark needs to read and write Kafka."""
-    return Need("Kafka", connector("spark-sql-kafka-0-10"), "org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    return Need("Kafka", connector("spark-sql-kafka-0-10", step), "org.apache.spark.sql.kafka010.KafkaSourceProvider")
 
 
-def avro_need() -> Need:
+def avro_need(step: str = "Kafka") -> Need:
     """What Spark needs to read Avro."""
-    return Need("Avro", connector("spark-avro"), "org.apache.spark.sql.avro.AvroFileFormat")
+    return Need("Avro", connector("spark-avro", step), "org.apache.spark.sql.avro.AvroFileFormat")

@@ -22,16 +22,12 @@ def check_topic_is_whole(
 ) -> Mapping[str, Any]:
     """Refuse a topic that was made anew, or whose partitions lost or lack what was or comes next; its id, to be kept.
 
-    ``reached`` are the offsets that come next by partition, None before the first batch.
+    ``reached`` are the offsets that come next by partition, as far as they are known; None when nothing was planned.
     """
     now = {"topic_id": there.id}
     if reached is None:
         return now
-    if known and known != now:
-        raise LostDataError(
-            f"{step}: topic {topic!r} is not the one that this checkpoint has read: it was deleted and made anew "
-            f"(its id was {known['topic_id']} and is {there.id}), so offsets mean other records. {ANEW}."
-        )
+    check_topic_is_the_same(topic, there.id, known, step)
     for partition, wanted in sorted((int(p), int(o)) for p, o in reached.items()):
         where = f"{step}: topic {topic!r}, partition {partition}"
         if partition not in there.latest:
@@ -52,6 +48,16 @@ def check_topic_is_whole(
                 f"(the earliest there is {earliest}). It was made anew or cut off. {ANEW}."
             )
     return now
+
+
+def check_topic_is_the_same(topic: str, now: str, known: Mapping[str, Any], step: str) -> None:
+    """Refuse a topic by its id when it has come in the place of the one that was read."""
+    was = known.get("topic_id", now)
+    if was != now:
+        raise LostDataError(
+            f"{step}: topic {topic!r} is not the one that this checkpoint has read: it was deleted and made anew "
+            f"(its id was {was} and is {now}), so offsets mean other records. {ANEW}."
+        )
 
 
 def topic_has_gone(topic: str, servers: str, step: str) -> LostDataError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,11 +14,10 @@ from penstock.plan.needs import Need
 from penstock.plan.schemas import schema as read_schema
 from penstock.plan.written import written_at
 from penstock.sources import kafka_avro, kafka_values
-from penstock.sources.base import Source, Watch
+from penstock.sources.base import Source, Watch, as_texts
 from penstock.sources.cdc.changelog import Changelog
 from penstock.sources.cdc.formats import CHANGELOGS
 from penstock.sources.kafka_connection import CLIENT, Connection, avro_need, check_topic, connection, kafka_need
-from penstock.sources.kafka_connection import as_texts as option_texts
 from penstock.sources.kafka_start import Start, check_start, read_start, starting, told_start
 
 if TYPE_CHECKING:
@@ -27,9 +27,24 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "csv", "avro", *CHANGELOGS)
 BATCH_ROWS = 1_000_000
-# what Spark's connector may be told besides; all else is for the format's reader
-CONNECTOR = ("minPartitions", "maxRecordsPerPartition", "groupIdPrefix", "minOffsetsPerTrigger", "maxTriggerDelay")
-CONNECTOR_KINDS = ("fetchOffset.", "kafkaConsumer.")
+# what Spark's connector may be told besides, and its readers of one value: they pass over a name they do not know
+CONNECTOR = (
+    "minPartitions", "maxRecordsPerPartition", "groupIdPrefix", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+)  # fmt: skip
+TEXTS = ("dateFormat", "enableDateTimeParsingFallback", "locale", "timeZone", "timestampFormat", "timestampNTZFormat")
+READERS = {
+    "json": (
+        "allowBackslashEscapingAnyCharacter", "allowComments", "allowNonNumericNumbers", "allowNumericLeadingZeros",
+        "allowSingleQuotes", "allowUnquotedControlChars", "allowUnquotedFieldNames", "maxNestingDepth", "maxNumLen",
+        "maxStringLen", *TEXTS,
+    ),
+    "csv": (
+        "charToEscapeQuoteEscaping", "comment", "delimiter", "emptyValue", "escape", "ignoreLeadingWhiteSpace",
+        "ignoreTrailingWhiteSpace", "maxCharsPerColumn", "maxColumns", "nanValue", "negativeInf", "nullValue",
+        "positiveInf", "quote", "sep", "unescapedQuoteHandling", *TEXTS,
+    ),
+}  # fmt: skip
 OURS = {
     "subscribe": "topic", "subscribePattern": "topic", "assign": "topic", "startingOffsets": "start",
     "startingTimestamp": "start", "startingOffsetsByTimestamp": "start", "maxOffsetsPerTrigger": "max_rows_per_batch",
@@ -66,7 +81,7 @@ class Kafka(Source):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (kafka_need(), avro_need()) if self.format == "avro" else (kafka_need(),)
+        return kafka_need(self._step), *((avro_need(self._step),) if self.format == "avro" else ())
 
     @property
     def place(self) -> str:
@@ -96,8 +111,7 @@ class Kafka(Source):
         if self.changelog is not None:
             return kafka_values.changes(messages, two_parts=self.format == "upsert")
         if self.avro_schema is not None:
-            reader = kafka_avro.with_mark(self.avro_schema)
-            return kafka_values.avro_rows(messages, self.declared, dict(self.beside), self.avro_schema, reader)
+            return kafka_values.avro_rows(messages, self.declared, dict(self.beside), self.avro_schema)
         return kafka_values.rows(messages, self.declared, self.format, dict(self.beside), dict(self.parsing))
 
     def check(
@@ -126,10 +140,10 @@ class Kafka(Source):
 
         return Broker(self.connection, self._step)
 
-    def watch(self) -> Watch:
+    def watch(self, known: Mapping[str, Any]) -> Watch:
         from penstock.sources.kafka_broker import TopicWatch
 
-        return TopicWatch(self.open, self.topic)
+        return TopicWatch(self.open, self.topic, known, self._step)
 
     def without_secrets(self, text: str) -> str:
         return self.connection.without_secrets(text)
@@ -210,22 +224,30 @@ def kafka(
 
 
 def _sorted_options(format: str, options: Mapping[str, Any], step: str) -> tuple[tuple[tuple[str, str], ...], ...]:  # noqa: A002
-    """The options for the connector, and those for the format."""
-    for name in options.keys() & OURS.keys():
-        raise PlanError(f"{step}: {name} is what {OURS[name]}= says; leave it out. ({written_at()})")
-    if "failOnDataLoss" in options:
+    """The options for the connector, and those for the format; Spark does not tell case."""
+    if any(name.casefold() == "failondataloss" for name in options):
         raise PlanError(
             f"{step}: failOnDataLoss stays true: what a topic has lost is never skipped. Leave it out. ({written_at()})"
         )
-    own = {k: v for k, v in options.items() if not k.startswith(CLIENT)}
-    reading = {k: v for k, v in own.items() if k in CONNECTOR or k.startswith(CONNECTOR_KINDS)}
-    parsing = {k: v for k, v in own.items() if k not in reading}
-    if parsing and format not in ("json", "csv"):
-        raise PlanError(
-            f"{step}: there is no option {next(iter(parsing))!r}; those of Kafka's clients begin with 'kafka.'. "
-            f"({written_at()})"
-        )
-    return option_texts(reading), option_texts(parsing)
+    own = {name: value for name, value in options.items() if not name.startswith(CLIENT)}
+    ours, connector, reader = (
+        {name.casefold(): name for name in names} for names in (OURS, CONNECTOR, READERS.get(format, ()))
+    )
+    for name in own:
+        folded = name.casefold()
+        if folded in ours:
+            raise PlanError(f"{step}: {name} is what {OURS[ours[folded]]}= says; leave it out. ({written_at()})")
+        if folded not in {**connector, **reader}:
+            near = get_close_matches(folded, [*connector, *reader, *ours], 1, 0.7)
+            meant = [f"{OURS[ours[n]]}=" if n in ours else repr({**connector, **reader}[n]) for n in near]
+            hint = f" Did you mean {meant[0]}?" if meant else ""
+            there = f"its reader of {format} has {', '.join(READERS[format])}; " if format in READERS else ""
+            raise PlanError(
+                f"{step}: there is no option {name!r}.{hint} Spark's connector has {', '.join(CONNECTOR)}; {there}"
+                f"those of Kafka's clients begin with 'kafka.'. ({written_at()})"
+            )
+    reading = {name: value for name, value in own.items() if name.casefold() in connector}
+    return as_texts(reading), as_texts({name: value for name, value in own.items() if name not in reading})
 
 
 def _beside(columns: Any, declared: pa.Schema, format: str, step: str) -> tuple[tuple[str, str], ...]:  # noqa: A002

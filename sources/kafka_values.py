@@ -10,13 +10,14 @@ import pyarrow as pa
 from penstock.plan.expressions import literal, quoted
 from penstock.plan.schemas import TIMESTAMP
 from penstock.sources.base import CLOCK, MALFORMED, PARTITION, PLACE, POSITION
-from penstock.sources.kafka_avro import READ
+from penstock.sources.cdc.values import PERMISSIVE, exact_decimal, framed, framed_schema, sql_type, unframed
+from penstock.sources.kafka_avro import END, MARK, with_end
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
+READ = "__ps_read"  # the value in its frame
 ROW = "__ps_row"
-TEXT = "__ps_text"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 #: What may be asked for besides the value, and its type.
@@ -57,43 +58,59 @@ def changes(messages: DataFrame, two_parts: bool) -> DataFrame:
 def rows(
     messages: DataFrame, schema: pa.Schema, kind: str, beside: Mapping[str, str], options: Mapping[str, str]
 ) -> DataFrame:
-    """The messages of plain rows in JSON or CSV; one without a value is malformed."""
+    """The messages of plain rows in JSON or CSV; one without a value is malformed, as is one with more than a row."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
 
     from penstock.compile.types import spark_schema
 
-    struct = spark_schema(schema).add(MALFORMED, StringType())
-    permissive = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, **options}
-    valid = F.expr("try_validate_utf8(cast(value AS string))")
+    valid, struct = "try_validate_utf8(cast(value AS string))", spark_schema(schema)
     if kind == "csv":
-        read = F.from_csv(valid, struct.simpleString(), permissive)
+        struct = struct.add(MALFORMED, StringType())
+        read = messages.withColumn(ROW, F.from_csv(F.expr(valid), struct.simpleString(), {**PERMISSIVE, **options}))
+        wrong = f"{ROW}.{MALFORMED} IS NOT NULL"
     else:
-        read = F.from_json(valid, struct, permissive)
-    malformed = f"CASE WHEN {ROW} IS NULL THEN coalesce({as_text('value')}, 'null') ELSE {ROW}.{MALFORMED} END"
-    return _made(messages, read, schema, beside, malformed, {})
+        opened = F.from_json(F.expr(framed(valid)), framed_schema(struct), {**PERMISSIVE, **options})
+        read = messages.withColumn(READ, opened).withColumn(ROW, F.expr(unframed(READ)))
+        wrong = f"{READ}.{MALFORMED} IS NOT NULL"
+    malformed = f"CASE WHEN {ROW} IS NULL OR {wrong} THEN coalesce({as_text('value')}, 'null') END"
+    return _made(read, schema, beside, malformed, {})
 
 
-def avro_rows(
-    messages: DataFrame, schema: pa.Schema, beside: Mapping[str, str], written: str, reader: str
-) -> DataFrame:
-    """The messages of plain rows in Avro; one that cannot be read is kept in base64."""
+def avro_rows(messages: DataFrame, schema: pa.Schema, beside: Mapping[str, str], written: str) -> DataFrame:
+    """The messages of plain rows in Avro; one that cannot be read is kept in base64.
+
+    So is one with bytes before or behind its row, as those of a schema registry have them, and one with a value that
+    its column's type cannot hold: a number is never rounded. Inside of lists, maps and structs types are as written.
+    """
+    from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro
 
-    from penstock.sources.cdc.values import sql_type
-
-    read = from_avro("value", written, {"mode": "PERMISSIVE", "avroSchema": reader})
+    ended = F.expr(f"concat(value, X'{MARK.hex()}')")
+    read = messages.withColumn(ROW, from_avro(ended, with_end(written), {"mode": "PERMISSIVE"}))
+    there = read.select(f"{ROW}.*").schema
     plain = [f for f in schema if not pa.types.is_nested(f.type)]
-    casts = {f.name: f"try_cast({ROW}.{quoted(f.name)} AS {sql_type(f.type)})" for f in plain}
-    unread = [f"({ROW}.{quoted(c)} IS NOT NULL AND {text} IS NULL)" for c, text in casts.items()]
-    bad = " OR ".join([f"{ROW}.{READ} IS NULL", *unread])
-    malformed = f"CASE WHEN {bad} THEN coalesce(concat('base64:', base64(value)), 'null') END"
-    return _made(messages, read, schema, beside, malformed, casts)
+    told = {f.name: _held(f"{ROW}.{quoted(f.name)}", there[f.name].dataType.simpleString(), f.type) for f in plain}
+    bad = [f"NOT ({ROW}.{END} <=> X'{MARK.hex()}')", *(f"NOT ({same})" for _, same in told.values())]
+    malformed = f"CASE WHEN {' OR '.join(bad)} THEN coalesce(concat('base64:', base64(value)), 'null') END"
+    return _made(read, schema, beside, malformed, {name: text for name, (text, _) in told.items()})
+
+
+def _held(value: str, written: str, kind: pa.DataType) -> tuple[str, str]:
+    """A value as its column's type has it, and whether it is the same still."""
+    declared = sql_type(kind)
+    if written == declared:
+        return value, "true"
+    if written == "string":
+        # text has many ways to say a thing: read back it may look otherwise
+        held = exact_decimal(value, kind) if pa.types.is_decimal(kind) else f"try_cast({value} AS {declared})"
+        return held, f"{value} IS NULL OR {held} IS NOT NULL"
+    held = f"try_cast({value} AS {declared})"
+    return held, f"try_cast({held} AS {written}) <=> {value}"
 
 
 def _made(
-    messages: DataFrame,
-    read: Column,
+    read: DataFrame,
     schema: pa.Schema,
     beside: Mapping[str, str],
     malformed: str,
@@ -101,7 +118,7 @@ def _made(
 ) -> DataFrame:
     columns = [f"{casts.get(c, f'{ROW}.{quoted(c)}')} AS {quoted(c)}" for c in schema.names]
     columns += [f"{asked(what)} AS {quoted(name)}" for what, name in beside.items()]
-    return messages.withColumn(ROW, read).selectExpr(*columns, f"{malformed} AS {MALFORMED}", *hidden())
+    return read.selectExpr(*columns, f"{malformed} AS {MALFORMED}", *hidden())
 
 
 def asked(what: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from penstock.compile.layout import Layout
@@ -121,3 +122,19 @@ def ordered(frame: DataFrame, batch: int) -> DataFrame:
     if POSITION in frame.columns:
         return frame
     return frame.selectExpr("*", f"{batch} AS {PARTITION}", f"monotonically_increasing_id() AS {POSITION}")
+
+
+def ordered_side(frame: DataFrame, batch: int, side: int, sides: int) -> DataFrame:
+    """The order of arrival on one side of a union: rows of two sides never stand at one place."""
+    return ordered(frame, batch).withColumn(PARTITION, F.expr(f"{PARTITION} * {sides} + {side}"))
+
+
+def ordered_union(frame: DataFrame, batch: int, inputs: int) -> DataFrame:
+    """The order of arrival where inputs met in Spark's stream, and some of their sources do not know it.
+
+    ``ingest`` has given those that do partitions above the first of each ``inputs + 1``, which is for the others.
+    """
+    if POSITION not in frame.columns:
+        return ordered(frame, batch)
+    known = {PARTITION: f"{batch} * {inputs + 1}", POSITION: "monotonically_increasing_id()"}
+    return frame.withColumns({name: F.expr(f"coalesce({name}, {other})") for name, other in known.items()})

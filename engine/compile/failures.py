@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from penstock.plan.errors import BadRowError, PenstockError, RunError
+from penstock.plan.input import Input
 from penstock.plan.node import Node, step_name, walk
 from penstock.sources.base import STOP
 
@@ -38,7 +39,20 @@ def root_cause(error: BaseException) -> str:
 
 
 def explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
-    """The error as ours: which step, the user's line, the root cause; the Java trace only on request."""
+    """The error as ours: which step, the user's line, the root cause; the Java trace only on request.
+
+    Spark quotes what it was told: of all of it no secret of a source is left.
+    """
+    roots = tuple(nodes)
+    found = _explained(error, roots)
+    for source in (node.source for node in walk(*roots) if isinstance(node, Input)):
+        found.args = tuple(source.without_secrets(said) if isinstance(said, str) else said for said in found.args)
+        if isinstance(found, RunError) and found.java is not None:
+            found.java = source.without_secrets(found.java)
+    return found
+
+
+def _explained(error: BaseException, nodes: Iterable[Node]) -> PenstockError:
     if isinstance(error, PenstockError):
         return error
     text = _everything(error)

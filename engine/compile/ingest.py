@@ -11,9 +11,9 @@ from penstock.compile.rows import visible
 from penstock.plan.durations import micros
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import quoted
-from penstock.plan.input import Input
+from penstock.plan.input import CAME, Input
 from penstock.plan.text import where_written
-from penstock.sources.base import DELETED, IGNORED, MALFORMED, MESSAGE, PLACE, SAID
+from penstock.sources.base import DELETED, IGNORED, MALFORMED, MESSAGE, PARTITION, PLACE, SAID
 from penstock.sources.cdc.changelog import Subject
 from penstock.state.edge import BAD, INPUT, KEEP, TIME
 
@@ -51,10 +51,17 @@ def ingest(layout: Layout, node: Input, frame: DataFrame, wall: str) -> DataFram
             time = f"CASE WHEN {DELETED} THEN {SAID} ELSE {time} END"
         ahead = micros(node.max_ahead)
         reasons.append(f"WHEN {time} IS NULL OR {time} > {wall} + {ahead}L THEN 'bad_time'")
-    columns = {c: quoted(c) for c in present if c not in (MALFORMED, MESSAGE, SAID, IGNORED)}
+        if node.ends_us is not None:
+            # the wall clock of a replay is no judge: it stands long after
+            then = f"greatest({node.ends_us}L, unix_micros({CAME}))" if CAME in present else f"{node.ends_us}L"
+            frame = frame.where(f"coalesce({time} <= {then} + {ahead}L, true)")
+    columns = {c: quoted(c) for c in present if c not in (MALFORMED, MESSAGE, SAID, IGNORED, CAME)}
     if node.time_column is not None and node in layout.corrected:
         columns[node.time_column] = f"cast(timestamp_micros({time}) AS {_type(frame, node.time_column)})"
     columns |= {TIME: time, INPUT: str(number)}
+    if PARTITION in present and len(layout.inputs) > 1:
+        # in a union rows of two topics do not stand at one place; the first is for rows without a place of their own
+        columns[PARTITION] = f"{PARTITION} * {len(layout.inputs) + 1} + {number + 1}"
     columns.setdefault(PLACE, "cast(null AS string)")
     columns[BAD] = _bad(node.name, reasons, columns[PLACE], visible(frame), present)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -20,13 +21,19 @@ DOCUMENT = "places.json"
 SIGNS = ("KAFKA_DATA_LOSS", "OffsetOutOfRange", "UnknownTopicOrPartition", "TimeoutException", "KafkaException")
 
 
-def check_places(layout: Layout, spark: SparkSession, checkpoint: Checkpoint) -> None:
-    """Refuse a run whose inputs cannot go on from where the newest batch left them, before anything is written."""
+def check_places(layout: Layout, spark: SparkSession, checkpoint: Checkpoint) -> Mapping[str, Mapping[str, Any]]:
+    """Refuse a run whose inputs cannot go on from where the newest batch left them, before anything is written.
+
+    What is known of the places, by input, is kept in the checkpoint, and given.
+    """
     before = checkpoint.read_json(DOCUMENT) or {}
     latest = checkpoint.latest()
     made_from = kept(latest) if latest is not None else None
     log = SparkLog(checkpoint.files.store)
     comes_next = _began(layout, log) if made_from is None else reached(layout.inputs, made_from.offsets)
+    if log.planned():
+        # where no offsets tell how far a place was read, it is still the one that was planned
+        comes_next = {**{name: {} for name in before}, **comes_next}
     now = {
         node.name: node.source.check(spark, before.get(node.name, {}), comes_next.get(node.name))
         for node in layout.inputs
@@ -34,6 +41,7 @@ def check_places(layout: Layout, spark: SparkSession, checkpoint: Checkpoint) ->
     told = {**before, **{name: said for name, said in now.items() if said}}
     if told != before:
         checkpoint.write_json(DOCUMENT, told)
+    return told
 
 
 def _began(layout: Layout, log: SparkLog) -> Mapping[str, Mapping[str, int]]:

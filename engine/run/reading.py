@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.compile.edge import ordered
+from penstock.compile.edge import ordered_side, ordered_union
 from penstock.compile.finish import timed
 from penstock.compile.ingest import flagged, usable
 from penstock.compile.layout import Layout
@@ -18,7 +17,7 @@ from penstock.compile.types import frame_of
 from penstock.plan.expressions import quoted
 from penstock.plan.input import Input
 from penstock.plan.node import Node
-from penstock.state.edge import BAD, INPUT, KEEP, TIME, WEIGHT
+from penstock.state.edge import BAD, CLOCK, INPUT, KEEP, TIME, WEIGHT
 from penstock.state.pack import Facts
 from penstock.state.stage import Moment
 
@@ -75,17 +74,19 @@ class Reading:
         begins = self._begins(root)
         raw = any(b in self._given for b in begins)
         at: dict[Node, DataFrame] = {}
-        for node in begins:
+        for side, node in enumerate(begins):
             if node in self._given:
                 frame = self._given[node]
                 at[node] = frame if KEEP in frame.columns else flagged(frame)
+                if len(self.layout.reads(node)) > 1:
+                    at[node] = ordered_union(at[node], self._batch, len(self.layout.inputs))
             else:
                 at[node] = self._made(node)
                 if raw:
                     at[node] = at[node].selectExpr("*", f"true AS {KEEP}", f"-1 AS {INPUT}")
             if len(begins) > 1:
                 # in a union each side knows its own order, or the one without would have none
-                at[node] = ordered(at[node], self._batch)
+                at[node] = ordered_side(at[node], self._batch, side, len(begins))
         return compile_node(root, Frames(at, raw, self.layout.numbers))
 
     def rows(self, root: Node) -> DataFrame:
@@ -124,16 +125,18 @@ class Reading:
         ]
 
     def observed(self) -> Facts:
-        """How many rows came and how far the inputs have come that no step reads."""
+        """How many rows came and how far the inputs have come, by their partitions, that no step reads."""
         facts = Facts()
         for number, frame in self._untapped():
-            good = frame.selectExpr(f"CASE WHEN {BAD} IS NULL THEN {TIME} END AS newest")
+            clock = f"coalesce({CLOCK}, 0)" if CLOCK in frame.columns else "0"
+            told = frame.selectExpr(f"{clock} AS clock", f"CASE WHEN {BAD} IS NULL THEN {TIME} END AS time")
             if self.small:
-                times = good.toArrow()["newest"]
-                rows, newest = len(times), pc.max(times).as_py()
+                table = told.toArrow().group_by("clock").aggregate([([], "count_all"), ("time", "max")])
+                found = [tuple(row.values()) for row in table.select(["clock", "count_all", "time_max"]).to_pylist()]
             else:
-                rows, newest = good.agg(F.count(F.lit(1)), F.max("newest")).collect()[0]
-            facts += Facts({number: rows}, {} if newest is None else {number: {0: newest}})
+                found = [tuple(r) for r in told.groupBy("clock").agg(F.count(F.lit(1)), F.max("time")).collect()]
+            newest = {number: {int(p): int(t) for p, _, t in found if t is not None}}
+            facts += Facts({number: sum(rows for _, rows, _ in found)}, newest if newest[number] else {})
         return facts
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Columns of our own on the way from a message to its rows.
 KEY = "__ps_key"  # a message's key, where messages come in two parts
+READ = "__ps_read"  # the message in its frame
 ENVELOPE = "__ps_envelope"  # what the format keeps around the row, and the rows, as texts
 OP = "__ps_op"  # what a change does: upsert, delete, ignore, malformed
 ROW = "__ps_row"  # its row, a struct of texts
@@ -43,8 +44,8 @@ class Changelog(ABC):
     values: ClassVar[Values]
 
     @abstractmethod
-    def opened(self, row: str, two_parts: bool) -> Mapping[str, str]:
-        """The columns that the others read, ``ENVELOPE`` among them; ``row`` is the type of a row of texts."""
+    def opened(self, columns: str, two_parts: bool) -> Mapping[str, str]:
+        """The columns that the others read, ``ENVELOPE`` among them; ``columns`` are the fields of a row of texts."""
 
     @abstractmethod
     def changes(self, table: Subject) -> str:
@@ -83,7 +84,7 @@ class Changelog(ABC):
         arrival = [c for c in messages.columns if c.startswith(ARRIVAL)]
         parts = [f"`key` AS {KEY}"] if "key" in messages.columns else []
         frame = messages.selectExpr(*kept, *arrival, f"`value` AS {MESSAGE}", *parts)
-        for name, text in self.opened(self.values.row(table.schema), bool(parts)).items():
+        for name, text in self.opened(self.values.texts(table.schema), bool(parts)).items():
             frame = frame.selectExpr("*", f"{text} AS {name}")
         each = f"inline({self.changes(table)}) AS ({OP}, {ROW})"
         return frame.selectExpr(*kept, MESSAGE, *_as(told), *_as(self.values.named(table.schema)), each)

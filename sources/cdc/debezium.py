@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from penstock.plan.expressions import literal, quoted
 from penstock.sources.base import MESSAGE, PLACE, STOP
-from penstock.sources.cdc.changelog import ENVELOPE, Changelog, Subject, blank, change, is_null
+from penstock.sources.cdc.changelog import ENVELOPE, READ, Changelog, Subject, blank, change, is_null
 from penstock.sources.cdc.debezium_values import FIELDS, FIELDS_TYPE, DebeziumValues
-from penstock.sources.cdc.values import Values
+from penstock.sources.cdc.values import Values, read, unframed
 
 WHOLE = "__ps_whole"  # the message: an envelope, or one in its wrapper
 PLACES = ("lsn", "scn", "file", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "ord")
@@ -24,13 +24,15 @@ class Debezium(Changelog):
     name: ClassVar[str] = "debezium"
     values: ClassVar[Values] = DebeziumValues()
 
-    def opened(self, row: str, two_parts: bool) -> Mapping[str, str]:
+    def opened(self, columns: str, two_parts: bool) -> Mapping[str, str]:
+        row = f"struct<{columns}>"
         fields = {"op": "string", "before": row, "after": row, "ts_ms": "string", "source": SOURCE}
         envelope = ", ".join(f"`{name}`: {kind}" for name, kind in fields.items())
         whole = f"{envelope}, `payload`: struct<{envelope}>, `schema`: struct<`fields`: {FIELDS_TYPE}>"
         alone = ", ".join(f"'{name}', {WHOLE}.`{name}`" for name in fields)
         return {
-            WHOLE: f"from_json({MESSAGE}, {literal(f'struct<{whole}>')})",
+            READ: read(MESSAGE, whole),
+            WHOLE: unframed(READ),
             ENVELOPE: f"coalesce({WHOLE}.payload, named_struct({alone}))",
             FIELDS: f"get(filter({WHOLE}.schema.fields, f -> f.field IN ('after', 'before')), 0).fields",
         }
@@ -46,7 +48,8 @@ class Debezium(Changelog):
         )
         one = change(done, f"CASE WHEN {e}.op = 'd' THEN {e}.before ELSE {e}.after END")
         both = f"{change(literal('delete'), f'{e}.before')}, {change(literal('upsert'), f'{e}.after')}"
-        nothing = f"{e}.op IS NULL AND ({blank(or_null=True)} OR {is_null('payload')})"
+        empty = f"({WHOLE} IS NOT NULL AND {is_null('payload')})"
+        nothing = f"{e}.op IS NULL AND ({blank(or_null=True)} OR {empty})"
         return f"CASE WHEN {nothing} THEN array() WHEN {moved} THEN array({both}) ELSE array({one}) END"
 
     def _moved(self, table: Subject) -> str:

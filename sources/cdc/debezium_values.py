@@ -6,7 +6,11 @@ row has a name, such as ``io.debezium.time.MicroTimestamp``. Without it the numb
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Mapping
+from hashlib import md5
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -22,8 +26,22 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 MILLIS = ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp")
 MICROS, NANOS = "io.debezium.time.MicroTimestamp", "io.debezium.time.NanoTimestamp"
 
-#: What PostgreSQL's connector writes for a large value that an update left as it was, and that it does not know.
-UNAVAILABLE = "__debezium_unavailable_value"
+# What PostgreSQL's connector writes for a large value that an update left as it was, and that it does not know: this
+# text where a text can stand, else what it makes of the text's bytes.
+TEXT = "__debezium_unavailable_value"
+BYTES = b64encode(TEXT.encode()).decode()
+UUID_OF = UUID(bytes=md5(TEXT.encode(), usedforsecurity=False).digest(), version=3)
+#: As the text of a value, of lists and maps as JSON without spaces.
+UNAVAILABLE = (
+    TEXT, BYTES, TEXT.encode().hex(), f'["{TEXT}"]', f'["{BYTES}"]', f'["{UUID_OF}"]', f'{{"{TEXT}":"{TEXT}"}}',
+    f"[{','.join(map(str, TEXT.encode()))}]",
+)  # fmt: skip
+# of PostGIS: points that nothing is at, as geometry, geography and PostgreSQL's own point
+NOWHERE = (
+    "0101000020E6100000000000FC83D797C1000000FC83D797C1", "0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640",
+    "0101000000000000FC83D797C1000000FC83D797C1",
+)  # fmt: skip
+SHAPE = f'"wkb":"({"|".join(re.escape(b64encode(bytes.fromhex(text)).decode()) for text in NOWHERE)})"'
 
 # The years 1 to 9999: beyond them a number is no time that anybody meant.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
@@ -63,6 +81,14 @@ class DebeziumValues(Values):
                 levels[1][f"__ps_us_{i}"] = micros(f"__ps_number_{i}", f"__ps_named_{i}.name")
         return [level for level in levels if level]
 
+    def known(self, field: pa.Field, text: str) -> str:
+        unknown = f"{text} IN ({', '.join(map(literal, UNAVAILABLE))})"
+        if pa.types.is_nested(field.type):
+            unknown = f"{unknown} OR {text} RLIKE {literal(SHAPE)}"
+        elif not (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
+            return text  # nothing of that is a number or a time
+        return f"CASE WHEN NOT ({unknown}) THEN {text} END"
+
     def scalar(self, number: int, field: pa.Field, text: str) -> str:
         kind = field.type
         if pa.types.is_decimal(kind):
@@ -78,8 +104,6 @@ class DebeziumValues(Values):
             from_number = f"CASE WHEN {there} THEN timestamp_micros({us}) END"
             time = f"CASE WHEN {_is_whole(text)} THEN {from_number} ELSE try_cast({text} AS timestamp) END"
             return time if kind.tz is not None else f"cast({time} AS timestamp_ntz)"
-        if pa.types.is_string(kind):
-            return f"nullif({text}, '{UNAVAILABLE}')"
         return super().scalar(number, field, text)
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from penstock.plan.expressions import literal, quoted
 from penstock.sources.base import MESSAGE
-from penstock.sources.cdc.changelog import ENVELOPE, Changelog, Subject, blank, change
-from penstock.sources.cdc.values import Values, kept_as
+from penstock.sources.cdc.changelog import ENVELOPE, READ, Changelog, Subject, blank, change
+from penstock.sources.cdc.values import Values, kept_as, read, unframed
 
 LAST = "9223372036854775807L"
 
@@ -21,10 +21,11 @@ class Maxwell(Changelog):
     name: ClassVar[str] = "maxwell"
     values: ClassVar[Values] = Values()
 
-    def opened(self, row: str, two_parts: bool) -> Mapping[str, str]:
+    def opened(self, columns: str, two_parts: bool) -> Mapping[str, str]:
+        row = f"struct<{columns}>"
         place = "`ts`: bigint, `xid`: bigint, `xoffset`: bigint, `commit`: boolean"
         document = f"`type`: string, {place}, `data`: {row}, `old`: {row}"
-        return {ENVELOPE: f"from_json({MESSAGE}, {literal(f'struct<{document}>')})"}
+        return {READ: read(MESSAGE, document), ENVELOPE: unframed(READ)}
 
     def changes(self, table: Subject) -> str:
         e = ENVELOPE

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from penstock.plan.expressions import literal, quoted
 from penstock.sources.base import MESSAGE
-from penstock.sources.cdc.changelog import ENVELOPE, KEY, Changelog, Subject, blank, change, is_null
-from penstock.sources.cdc.values import Values
+from penstock.sources.cdc.changelog import ENVELOPE, KEY, READ, Changelog, Subject, blank, change, is_null
+from penstock.sources.cdc.values import Values, read, unframed
 
+READ_KEY = "__ps_read_key"  # the message's key in its frame
 GONE = "__ps_gone"  # true for a value of null
 EMPTY = "__ps_empty"  # true for a line without a message; a value of its own may be empty
 
@@ -22,14 +23,15 @@ class Upsert(Changelog):
     name: ClassVar[str] = "upsert"
     values: ClassVar[Values] = Values()
 
-    def opened(self, row: str, two_parts: bool) -> Mapping[str, str]:
+    def opened(self, columns: str, two_parts: bool) -> Mapping[str, str]:
         if not two_parts:
             # a value that is no object is read as none at all
-            line = f"from_json({MESSAGE}, {literal(f'struct<`key`: {row}, `value`: {row}>')})"
+            line = f"`key`: struct<{columns}>, `value`: struct<{columns}>"
             gone = f"CASE WHEN {ENVELOPE}.value IS NULL THEN {is_null('value')} ELSE false END"
-            return {ENVELOPE: line, GONE: gone, EMPTY: blank(or_null=False)}
-        parts = f"struct({_object(KEY, row)} AS key, {_object(MESSAGE, row)} AS value)"
-        return {ENVELOPE: parts, GONE: blank(or_null=True), EMPTY: "false"}
+            return {READ: read(MESSAGE, line), ENVELOPE: unframed(READ), GONE: gone, EMPTY: blank(or_null=False)}
+        parts = f"struct({unframed(READ_KEY)} AS key, {unframed(READ)} AS value)"
+        whole = {READ: read(MESSAGE, columns), READ_KEY: read(KEY, columns), ENVELOPE: parts}
+        return {**whole, GONE: blank(or_null=True), EMPTY: "false"}
 
     def changes(self, table: Subject) -> str:
         e = ENVELOPE
@@ -47,8 +49,3 @@ class Upsert(Changelog):
 
     def said(self) -> None:
         return None
-
-
-def _object(text: str, row: str) -> str:
-    """A row that is the whole text, null when it is none: read alone, broken text would be a row of nulls."""
-    return f"""from_json(concat('{{"row":', {text}, '}}'), {literal(f"struct<`row`: {row}>")}).row"""

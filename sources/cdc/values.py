@@ -12,6 +12,12 @@ from penstock.sources.base import MALFORMED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+#: How Spark is told to read text: what cannot be read, or has a wrong type, is kept as it is.
+PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
+FRAME = "__ps_frame"  # a value, and the end behind it
+END = "__ps_end"
 
 
 class Values:
@@ -21,14 +27,18 @@ class Values:
     A field that is missing or null is null.
     """
 
-    def row(self, schema: pa.Schema) -> str:
-        """The type of a row of texts, as Spark's DDL."""
-        return f"struct<{', '.join(f'{quoted(f.name)}: {kept_as(f)}' for f in schema)}>"
+    def texts(self, schema: pa.Schema) -> str:
+        """The fields of a row of texts, as Spark's DDL."""
+        return ", ".join(f"{quoted(f.name)}: {kept_as(f)}" for f in schema)
 
     def text(self, field: pa.Field, row: str) -> str:
         """A value as text."""
         value = f"{row}.{quoted(field.name)}"
         return value if kept_as(field) == "string" else f"cast({value} AS string)"
+
+    def known(self, field: pa.Field, text: str) -> str:
+        """The text of a value, null where it says no more than that the value is not known."""
+        return text
 
     def named(self, schema: pa.Schema) -> Mapping[str, str]:
         """What a message says of its columns, read once for all its rows."""
@@ -41,18 +51,23 @@ class Values:
     def read(self, number: int, field: pa.Field, row: str) -> Column:
         """The value of a column of the schema, null when its text is of another type."""
         from pyspark.sql import functions as F
-        from pyspark.sql.types import StringType, StructType
+        from pyspark.sql.types import ArrayType, StructType
 
         from penstock.compile.types import spark_schema
 
-        text = self.text(field, row)
+        text = self.known(field, self.text(field, row))
         if not pa.types.is_nested(field.type):
             return F.expr(self.scalar(number, field, text))
         (declared,) = spark_schema(pa.schema([field])).fields
-        kept = StructType().add("v", declared.dataType).add(MALFORMED, StringType())
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "allowNonNumericNumbers": "true"}
-        opened = F.from_json(F.expr(f"""concat('{{"v":', {text}, '}}')"""), kept, options)
-        return F.when(opened[MALFORMED].isNull(), opened["v"])
+        # in a list: as a field it could bring others along
+        listed = f"""concat('{{"v":[', {text}, '\n]}}')"""
+        kind = StructType().add("v", ArrayType(declared.dataType))
+        opened = F.from_json(
+            F.expr(framed(listed)), framed_schema(kind), {**PERMISSIVE, "allowNonNumericNumbers": "true"}
+        )
+        values, end = (F.get(opened[FRAME], F.lit(i))[name] for i, name in enumerate(("v", END)))
+        one = opened[MALFORMED].isNull() & (F.size(opened[FRAME]) == 2) & end & (F.size(values) == 1)
+        return F.when(one, F.get(values, F.lit(0)))
 
     def scalar(self, number: int, field: pa.Field, text: str) -> str:
         """The value of a type that is not nested, as Spark SQL."""
@@ -64,6 +79,33 @@ class Values:
         if pa.types.is_binary(kind):
             return f"try_to_binary({text}, 'base64')"
         return f"try_cast({text} AS {sql_type(kind)})"
+
+
+def framed(text: str) -> str:
+    """A JSON value and an end behind it in one list, as Spark SQL: alone, Spark reads a value and drops what follows.
+
+    In this list that is broken JSON, or one value more. A new line goes before the end: it may be behind a comment.
+    """
+    return f"""concat('{{"{FRAME}":[', {text}, '\n,{{"{END}":true}}]}}')"""
+
+
+def read(text: str, fields: str) -> str:
+    """A JSON object in its frame, as Spark SQL; ``fields`` are the object's, as Spark's DDL."""
+    kind = f"struct<{FRAME}: array<struct<{fields}, {END}: boolean>>>"
+    return f"from_json({framed(text)}, {literal(kind)})"
+
+
+def framed_schema(value: StructType) -> StructType:
+    """The type of an object in its frame, with what is malformed beside it."""
+    from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
+
+    inside = StructType([*value.fields, StructField(END, BooleanType())])
+    return StructType().add(FRAME, ArrayType(inside)).add(MALFORMED, StringType())
+
+
+def unframed(read: str) -> str:
+    """The value in a frame that was read, null where that is not one value and its end."""
+    return f"CASE WHEN size({read}.{FRAME}) = 2 AND get({read}.{FRAME}, 1).{END} THEN get({read}.{FRAME}, 0) END"
 
 
 def kept_as(field: pa.Field) -> str:

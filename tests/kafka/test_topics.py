@@ -176,6 +176,43 @@ def test_records_that_are_lost_before_the_first_batch_is_done_are_named_too(brok
         once(job)
 
 
+def test_a_topic_made_anew_under_a_live_run_ends_it_before_anything_of_the_new_one_is_written(
+    broker, topic, spark, tmp_path, table
+):
+    name, out = topic("anew"), tmp_path / "out.db"
+    broker.send(name, ['{"n": 0}', '{"n": 1}'])
+
+    def made_anew(point, batch):
+        if (point, batch) == ("after_commit", 0):
+            broker.delete_topic(name)
+            broker.create_topic(name)
+            broker.send(name, [f'{{"n": {10 + i}}}' for i in range(9)])  # more than there were: offsets do not tell
+
+    running = start(
+        reading(broker, name, out, **QUICK), spark, checkpoint=str(tmp_path / "checkpoint"), fault=made_anew
+    )
+    try:
+        with pytest.raises(LostDataError, match="was deleted and made anew"):
+            running.wait(timeout=100)
+    finally:
+        running.stop()
+    assert table(out, "rows") == [(0,), (1,)]
+
+
+def test_a_run_asks_the_broker_once_a_batch(broker, topic, once, tmp_path, monkeypatch):
+    from penstock.sources.kafka_broker import Broker
+
+    name, asked = topic("asked"), []
+    broker.send(name, [f'{{"n": {i}}}' for i in range(6)])
+    now = Broker.now
+    monkeypatch.setattr(Broker, "now", lambda self, *given: asked.append(given) or now(self, *given))
+    said = once(reading(broker, name, tmp_path / "out.db", max_rows_per_batch=2)).status()
+    batches = said["batch"] + 1
+    assert batches >= 3
+    assert len(asked) == batches + 1  # and once for this status
+    assert said["inputs"]["rows"]["partitions"]["0"] == {"offset": 6, "latest": 6, "lag": 0}
+
+
 def test_no_topic_no_broker_and_a_wrong_secret_are_told_at_the_start(broker, topic, once, tmp_path, table, monkeypatch):
     with pytest.raises(RunError, match=r"there is no topic 'nothing'.*Create it"):
         once(reading(broker, "nothing", tmp_path / "out.db"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from datetime import datetime, timezone
 
@@ -64,6 +63,30 @@ def test_json_is_read_as_from_a_file(spark, tmp_path):
     assert len(as_file) == len(LINES)
 
 
+BEHIND = [
+    b'{"id": 1}{"id": 2}', b'{"id": 1} garbage', b'{"id": 1}}', b'{"id": 1}]', b'{"id": 1}, {"id": 2}', b'{"id": 1},',
+    b'{"id": 1}, "x": 2', b'{"id": 1}], "x": [{"id": 2}', b'{"id": 1}]}', b'{"id": 1}\0', b'{"id": 1}\n{"id": 2}',
+    b'1}{"row":2', b'{"id": 1}, null]}', b"null", b'[{"id": 1}]', b'[{"id": 1}, {"id": 2}]', b"]", b"]}", b"", b" ",
+    b'{"id": 1} // a word', b'{"id": 1} ,{"id": null}',
+]  # fmt: skip
+
+
+def test_json_with_text_behind_it_is_malformed_and_white_space_is_none(spark):
+    good = [b'{"id": 7}', b' \t{"id": 7}\r\n ', b"{'id': 7}"]
+    rows = kafka_values.rows(frame(spark, [*BEHIND, *good]), declared(), "json", {}, {}).toArrow().to_pylist()
+    assert [row[MALFORMED] for row in rows] == [*(value.decode() for value in BEHIND), None, None, None]
+    assert [row["id"] for row in rows[len(BEHIND) :]] == [7, 7, 7]
+
+
+def test_options_of_the_json_reader_still_count(spark):
+    lines = [b'{"id": 1} // said by the reader\n', b'{"id": 2, "at": "01.02.2026"} /* that */ ', b'{"id": 3} {}']
+    options = {"allowComments": "true", "timestampFormat": "dd.MM.yyyy"}
+    rows = kafka_values.rows(frame(spark, lines), declared(), "json", {}, options).toArrow().to_pylist()
+    assert [row["id"] for row in rows[:2]] == [1, 2]
+    assert [row[MALFORMED] for row in rows] == [None, None, lines[2].decode()]
+    assert rows[1]["at"] == datetime(2026, 2, 1, tzinfo=timezone.utc)
+
+
 def test_bytes_that_are_no_text_are_kept_and_no_value_is_malformed(spark):
     values = [b'\xff\xfe{"id": 1}', None, b'{"id": 1}']
     rows = kafka_values.rows(frame(spark, values), declared(), "json", {}, {}).toArrow().to_pylist()
@@ -113,15 +136,20 @@ def text(value):
     return varint(len(value.encode())) + value.encode()
 
 
+def avro(spark, values, ddl, written=None):
+    """What is made of messages in Avro: dicts, by the schema that they were written with."""
+    schema = declared(ddl)
+    fields = None if written is None else {"type": "record", "name": "r", "fields": written}
+    told = kafka_avro.derived(schema, "k") if fields is None else kafka_avro.given(fields, schema, "k")
+    return kafka_values.avro_rows(frame(spark, values), schema, {}, told).toArrow().to_pylist()
+
+
 def test_avro_is_read_by_the_schema_that_follows_from_the_rows(spark):
-    schema = declared("id long not null, name string, at timestamp, price decimal(9, 2), part struct<n: int>")
-    written = kafka_avro.derived(schema, "kafka")
     at = datetime(2026, 1, 1, 10, tzinfo=timezone.utc)
     full = varint(-7) + b"\x02" + text("é") + b"\x02" + varint(int(at.timestamp() * 1e6))
     full += b"\x02" + varint(2) + struct.pack(">h", -125) + b"\x02" + b"\x02" + varint(3)
     values = [full, varint(8) + b"\x00" * 4, full[:-1], b"", None]
-    rows = kafka_values.avro_rows(frame(spark, values), schema, {}, written, kafka_avro.with_mark(written))
-    made = rows.toArrow().to_pylist()
+    made = avro(spark, values, "id long not null, name string, at timestamp, price decimal(9, 2), part struct<n: int>")
     assert [row["id"] for row in made[:2]] == [-7, 8]
     assert (made[0]["name"], made[0]["at"], str(made[0]["price"]), made[0]["part"]) == ("é", at, "-1.25", {"n": 3})
     assert [row[MALFORMED] for row in made[:2]] == [None, None]  # nulls are no reason to refuse a row
@@ -135,13 +163,65 @@ def test_avro_is_read_by_the_schema_that_it_was_written_with(spark):
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "id", "type": ["int", "null"]},
     ]
-    schema = declared("id long, at timestamp")
-    written = kafka_avro.given(json.dumps({"type": "record", "name": "r", "fields": fields}), schema, "kafka")
-    value = text("more") + varint(1_767_261_600_000) + b"\x00" + varint(5)
-    rows = kafka_values.avro_rows(frame(spark, [value]), schema, {}, written, kafka_avro.with_mark(written))
-    (row,) = rows.toArrow().to_pylist()
+    (row,) = avro(
+        spark, [text("more") + varint(1_767_261_600_000) + b"\x00" + varint(5)], "id long, at timestamp", fields
+    )
     assert (row["id"], row["at"]) == (5, datetime(2026, 1, 1, 10, tzinfo=timezone.utc))
     assert row[MALFORMED] is None
+
+
+def test_avro_with_bytes_before_or_behind_the_row_is_malformed(spark):
+    row = b"\x02" + text("ab") + b"\x02" + varint(7)
+    framed = b"\x00" + (7).to_bytes(4, "big") + row  # as a schema registry's client writes it
+    values = [row, framed, row + b"\x00", row + row, row[:-1], kafka_avro.MARK, row + kafka_avro.MARK[:-1]]
+    made = avro(spark, values, "url string, n long")
+    assert (made[0]["url"], made[0]["n"], made[0][MALFORMED]) == ("ab", 7, None)
+    assert [r[MALFORMED] is not None for r in made[1:]] == [True] * 6
+    # a list may come in several parts, a decimal with more bytes than it needs: other bytes, the same row
+    listed = b"\x02" + varint(1) + text("a") + varint(-1) + varint(2) + text("b") + b"\x00"
+    padded = b"\x02" + varint(3) + b"\x00\x00\x7d"
+    written = [
+        {"name": "tags", "type": ["null", {"type": "array", "items": "string"}]},
+        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+    ]
+    values = [listed + padded, listed + padded + b"\x00"]
+    good, more = avro(spark, values, "tags array<string>, price decimal(9, 2)", written)
+    assert (good["tags"], str(good["price"]), good[MALFORMED]) == (["a", "b"], "1.25", None)
+    assert more[MALFORMED] is not None
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 4}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+TEN = 1_767_261_600_000  # 2026-01-01 10:00
+# the type that was written, the value's bytes, the type that is declared, what it is then; None: it would be another
+NARROWED = [
+    ("double", struct.pack("<d", 1.9), "int", None), ("double", struct.pack("<d", 2.0), "int", "2"),
+    ("double", struct.pack("<d", 1e300), "int", None), ("double", struct.pack("<d", float("nan")), "int", None),
+    ("double", struct.pack("<d", 0.5), "float", "0.5"), ("double", struct.pack("<d", 0.1), "float", None),
+    ("double", struct.pack("<d", float("nan")), "float", "nan"), ("float", struct.pack("<f", 0.5), "double", "0.5"),
+    ("double", struct.pack("<d", 1.25), "decimal(9, 2)", "1.25"),
+    ("double", struct.pack("<d", 1.2345), "decimal(9, 2)", None),
+    ("long", varint(2**53 + 1), "double", None), ("long", varint(2**53), "double", "9007199254740992.0"),
+    ("long", varint(2**31), "int", None), ("int", varint(7), "long", "7"), ("int", varint(7), "string", "7"),
+    ("int", varint(2), "boolean", None),
+    (DECIMAL, varint(2) + struct.pack(">h", 12345), "decimal(10, 2)", None),
+    (DECIMAL, varint(2) + struct.pack(">h", 12300), "decimal(10, 2)", "1.23"),
+    (DECIMAL, varint(2) + struct.pack(">h", 12345), "decimal(12, 6)", "1.234500"),
+    ("string", text("1.2345"), "decimal(10, 2)", None), ("string", text("1.5"), "decimal(10, 2)", "1.50"),
+    ("string", text("07"), "int", "7"), ("string", text("x"), "int", None),
+    ("string", text("2026-01-01T10:00:00Z"), "timestamp", "2026-01-01 10:00:00+00:00"),
+    (MILLIS, varint(TEN), "date", None), (MILLIS, varint(TEN - TEN % 86_400_000), "date", "2026-01-01"),
+    (MILLIS, varint(TEN + 1), "timestamp_ntz", "2026-01-01 10:00:00.001000"),
+]  # fmt: skip
+
+
+def test_an_avro_value_that_its_column_cannot_hold_is_malformed_and_never_another_value(spark):
+    for at, (written, value, kind, expected) in enumerate(NARROWED):
+        (row,) = avro(spark, [value], f"v {kind}", [{"name": "v", "type": written}])
+        case = (at, written, kind)
+        assert (row[MALFORMED] is None) == (expected is not None), (case, row)
+        if expected is not None:
+            assert str(row["v"]) == expected, case
 
 
 @pytest.mark.parametrize("net", [False, True])

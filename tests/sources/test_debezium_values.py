@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import struct
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, localcontext
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +15,8 @@ from hypothesis import strategies as st
 SCHEMA = (
     "id long, i int, l long, f float, d double, b boolean, s string, x binary, day date, at timestamp, "
     "local timestamp_ntz, m decimal(10, 2), whole decimal(20, 0), wide decimal(38, 9), tags array<string>, "
-    "inner struct<a: int, b: decimal(10, 3)>, by map<string, double>"
+    "inner struct<a: int, b: decimal(10, 3)>, by map<string, double>, numbers array<int>, said map<string, string>, "
+    "blobs array<binary>, shape struct<wkb: binary, srid: int>"
 )
 BAD = object()
 CONNECT, TIME = "org.apache.kafka.connect.data", "io.debezium.time"
@@ -27,6 +31,13 @@ def bytes_of(unscaled):
     ).decode()
 
 
+# what PostgreSQL's connector puts in the place of a large value that it does not know, by the column's type
+UNKNOWN = b"__debezium_unavailable_value"
+NO_TEXT, NO_BYTES = UNKNOWN.decode(), base64.b64encode(UNKNOWN).decode()
+NO_UUID = str(UUID(bytes=hashlib.md5(UNKNOWN).digest(), version=3))
+NO_POINT = base64.b64encode(struct.pack("<BIdd", 1, 1, -99_999_999, -99_999_999)).decode()
+NO_SHAPE = base64.b64encode(bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")).decode()
+NO_PLACE = base64.b64encode(bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640")).decode()
 TAKEN_FOR_BYTES = Decimal(int.from_bytes(base64.b64decode("1234"), "big", signed=True)).scaleb(-2)
 
 
@@ -49,8 +60,16 @@ CASES = [
     ("f", 0.5, 0.5), ("d", 0.1, 0.1), ("d", 1e300, 1e300), ("d", 12, 12.0), ("d", "NaN?", BAD),
     ("b", True, True), ("b", 0, False), ("b", "maybe", BAD),
     ("s", "text", "text"), ("s", 12, "12"), ("s", "", ""), ("s", '{"a": 1}', '{"a": 1}'), ("s", True, "true"),
-    ("s", "__debezium_unavailable_value", BAD),
+    ("s", NO_TEXT, BAD), ("s", NO_BYTES, BAD), ("s", UNKNOWN.hex(), BAD), ("s", f'{{"{NO_TEXT}":"{NO_TEXT}"}}', BAD),
+    ("s", f"not {NO_TEXT}", f"not {NO_TEXT}"), ("s", f'["{NO_TEXT}", 1]', f'["{NO_TEXT}", 1]'),
     ("x", "AAH/", b"\x00\x01\xff"), ("x", "", b""), ("x", "%%", BAD),
+    ("x", NO_BYTES, BAD), ("x", NO_TEXT, BAD), ("tags", [NO_TEXT], BAD), ("tags", [NO_UUID], BAD),
+    ("tags", f'["{NO_TEXT}"]', BAD), ("tags", ["a", NO_TEXT], ["a", NO_TEXT]), ("blobs", [NO_BYTES], BAD),
+    ("numbers", list(UNKNOWN), BAD), ("numbers", [95], [95]), ("said", {NO_TEXT: NO_TEXT}, BAD),
+    ("said", f'{{"{NO_TEXT}":"{NO_TEXT}"}}', BAD), ("said", {"k": "v"}, [("k", "v")]),
+    ("shape", {"wkb": NO_SHAPE, "srid": 4326}, BAD), ("shape", {"wkb": NO_PLACE, "srid": 4326}, BAD),
+    ("shape", {"x": -99999999.0, "y": -99999999.0, "wkb": NO_POINT, "srid": None}, BAD),
+    ("shape", {"wkb": "AQ==", "srid": 1}, {"wkb": b"\x01", "srid": 1}),
     ("day", 0, date(1970, 1, 1)), ("day", -1, date(1969, 12, 31)), ("day", 20454, date(2026, 1, 1)),
     ("day", "2026-01-01", date(2026, 1, 1)), ("day", 20454, date(2026, 1, 1), f"{TIME}.Date"),
     ("day", US, BAD), ("day", "soon", BAD),
@@ -79,6 +98,7 @@ CASES = [
     ("whole", "12345678901234567890", Decimal("12345678901234567890")), ("whole", 2**64 - 1, Decimal(2**64 - 1)),
     ("whole", bytes_of(-(10**20) + 1), Decimal(-(10**20) + 1)),
     ("tags", ["a", None], ["a", None]), ("tags", [], []), ("tags", "text", BAD), ("tags", '["a"]', ["a"]),
+    ("tags", '["a"] ', ["a"]), ("tags", '["a"]["b"]', BAD), ("tags", '["a"]}', BAD), ("tags", '["a"], "v": ["b"]', BAD),
     ("inner", {"a": 1, "b": 0.125, "c": 2}, {"a": 1, "b": Decimal("0.125")}), ("inner", {"a": "x"}, BAD),
     ("by", {"k": 1.5}, [("k", 1.5)]),
 ]  # fmt: skip

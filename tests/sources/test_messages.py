@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -59,6 +61,33 @@ DEBEZIUM = [
     (envelope("c", None, row(1, None)), [("upsert", (1, None))]),  # a row without its key is refused further on
     (envelope("c", None, row("one")), [("bad", "column id")]),
 ]  # fmt: skip
+
+
+def behind(text):
+    """Messages that begin well and go on: read as Spark reads them they would be good."""
+    return [text + more for more in (text, " garbage", "}", "]", ',"x":1', f",{text}", "],[1", "\0")]
+
+
+def test_text_behind_a_message_makes_it_malformed(parsed):
+    upsert = entry({"id": 1, "part": "a"}, row(1))
+    whole = {
+        "debezium": [envelope("c", None, row(1)), wrapped(envelope("c", None, row(1))), wrapped(None)],
+        "maxwell": [document("insert", row(1)), document("table-create")],
+        "upsert": [upsert, entry({"id": 1, "part": "a"}, None)],
+    }
+    for name, messages in whole.items():
+        for text in map(json.dumps, messages):
+            found = done(parsed(name, SCHEMA, KEY, [*behind(text), f" \t{text}\r\n "]))
+            assert [found.get(n) for n in range(8)] == [[("bad", None)]] * 8, (name, text)
+            assert found.get(8) not in ([("bad", None)], None) or text == json.dumps(wrapped(None)), (name, text)
+
+
+def test_text_behind_a_key_or_a_value_of_two_parts_makes_it_malformed(parsed):
+    key, value = '{"id": 1, "part": "a"}', '{"v": 2, "must": "m"}'
+    keys = [*behind(key), *[key] * 8, f" {key}\n"]
+    values = [*[value] * 8, *behind(value), f" {value}\n"]
+    found = done(parsed("upsert", SCHEMA, KEY, values, key=keys))
+    assert [found[n] for n in range(17)] == [*[[("bad", None)]] * 16, [("upsert", (1, "a"))]]
 
 
 def test_debezium(parsed):
