@@ -12,8 +12,9 @@ from penstock.doctor_time import instant
 from penstock.job import Job
 from penstock.plan.durations import spoken
 from penstock.plan.errors import CheckpointError, PlanError
+from penstock.plan.node import walk
 from penstock.plan.output import Output
-from penstock.replay_plan import for_ever, replayed, warm_up
+from penstock.replay_plan import as_they_are, read_whole, replayed, warm_up
 from penstock.sinks.base import Sink
 from penstock.sinks.memory_rows import memory
 from penstock.state.checkpoint import Checkpoint
@@ -119,11 +120,13 @@ def replay(job: Job, asked: Replay, checkpoint: str, live: str) -> list[str]:
     job.run(checkpoint=folder, once=True)
     newest = Checkpoint.open(folder, create=False).latest()
     said = [f"replayed {asked.told()} into {job.outputs[0].sink.describe()}; its checkpoint is {folder}"]
-    warm = warm_up(node)
-    if warm:
+    whole, warm = read_whole(node), warm_up(node)
+    if warm and len(whole) < len(job.inputs):
         said.append(f"events were read from {spoken(warm)} before that on, for results that reach back")
-    if running := for_ever(node):
-        said.append(f"values that run for ever begin with the first event that was read: {', '.join(running)}")
+    if whole:
+        said.append(f"read from the beginning, for what reaches back without a bound: {', '.join(whole)}")
+    if asked.to_us is not None and (untold := as_they_are(*walk(node))):
+        said.append(f"tables without a time of their own are as they are now: {', '.join(untold)}")
     if newest is None:
         return [*said, "nothing was there to read"]
     counters = newest.body["counters"]

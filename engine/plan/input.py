@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pyarrow as pa
@@ -10,14 +10,21 @@ import pyarrow as pa
 from penstock.plan.columns import Columns, check_name, check_unique
 from penstock.plan.durations import Duration, duration, spoken
 from penstock.plan.errors import PlanError
-from penstock.plan.node import Node
+from penstock.plan.node import Made, Node
 from penstock.plan.written import written_at
 from penstock.sources.base import Source
+
+#: When a row came, where the source of a replay can tell.
+CAME = "__ps_came"
 
 
 @dataclass(frozen=True)
 class Input(Node):
-    """An append-only stream of events; without a ``time_column`` its time is the batch's wall time."""
+    """An append-only stream of events; without a ``time_column`` its time is the batch's wall time.
+
+    ``ends_us`` is of a replay: events that are more than ``max_ahead`` ahead of it, and were so of the time at which
+    they came, are left out, and do not move time.
+    """
 
     name: str
     source: Source
@@ -25,6 +32,7 @@ class Input(Node):
     lateness: timedelta
     idle_after: timedelta | None
     max_ahead: timedelta
+    ends_us: int | None = field(default=None, kw_only=True)
 
     @property
     def columns(self) -> Columns:
@@ -51,6 +59,11 @@ class Input(Node):
     def never_null(self) -> tuple[str, ...]:
         """The columns without which a row is of no key."""
         return ()
+
+    def makes(self, column: str) -> Made:
+        schema = self.source.schema
+        kind = None if schema is None or column not in schema.names else str(schema.field(column).type)
+        return Made(f"{self.name}.{column}" if kind is None else f"{self.name}.{column} {kind}", type=kind)
 
     def describe(self) -> str:
         return f"stream '{self.name}' from {self.source.describe()}: {self._when('processing time')}"
