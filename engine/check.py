@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from penstock.compile.layout import Layout
 from penstock.job import Job
 from penstock.plan.errors import PlanChangedError, PlanError
@@ -26,9 +24,9 @@ def summary(job: Job) -> str:
 
 def held_against(job: Job, folder: str, buckets: int | None = None) -> str:
     """What a job finds in its checkpoint; ``buckets`` is the number that it would be run with."""
-    if "://" not in folder and not os.path.exists(folder):
+    layout, checkpoint = Layout(job), Checkpoint.find(folder)
+    if checkpoint is None:
         return f"checkpoint {folder}: none yet, the first run makes it"
-    layout, checkpoint = Layout(job), Checkpoint.open(folder, create=False)
     found = compared(layout, checkpoint, 0, buckets)
     if found is not None and found.rebuild:
         raise PlanChangedError(refusal(layout, checkpoint, found))

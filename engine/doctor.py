@@ -5,12 +5,11 @@ Nothing here starts Spark, and the job may be running.
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.filesize import decimal
 
@@ -18,6 +17,7 @@ from penstock import doctor_load as load
 from penstock.compile.layout import Layout
 from penstock.doctor_time import Times, instant, length
 from penstock.job import Job
+from penstock.look import existing
 from penstock.plan.errors import CheckpointError
 from penstock.run.findings import Fault
 from penstock.run.fit import compared
@@ -25,11 +25,11 @@ from penstock.run.repair import repair
 from penstock.run.spark_log import SparkLog
 from penstock.run.wholeness import faults
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.lock import NAME as LOCK
+from penstock.state.lock import held_by, last_holder
 from penstock.state.manifest import Manifest
 
 SECOND = 1_000_000
-LOOKS = 3  # at a job that runs: what is there only once was a batch on its way
+LOOKS = 3  # at a job that may run: what is there only once was a batch on its way
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def examine(job: Job, folder: str, file: str = "FILE", now_us: int | None = None
     """
     checkpoint = _opened(job, folder)
     alive = _alive(checkpoint)
-    found = _lasting(lambda: list(faults(checkpoint, each_run=True)), LOOKS if alive else 1)
+    found = _lasting(lambda: list(faults(checkpoint, each_run=True)), 1 if alive is None else LOOKS)
     lines = [f"  broken  {fault.said.replace('doctor FILE', f'doctor {file}')}" for fault in found]
     newest = _newest(checkpoint)
     head = f"job '{job.name}', checkpoint {folder}, {_when(newest, now_us)}; {alive or 'no run is alive'}"
@@ -80,11 +80,7 @@ def mend(job: Job, folder: str) -> list[str]:
 
 
 def _opened(job: Job, folder: str) -> Checkpoint:
-    if "://" not in folder and not os.path.exists(folder):
-        raise CheckpointError(
-            f"there is no checkpoint {folder} yet: run the job first, or name its checkpoint with --checkpoint."
-        )
-    checkpoint = Checkpoint.open(folder, create=False)
+    checkpoint = existing(folder)
     try:
         known = checkpoint.read_json("job.json")
     except CheckpointError:
@@ -120,26 +116,22 @@ def _newest(checkpoint: Checkpoint) -> Manifest | None:
     return None
 
 
-def _alive(checkpoint: Checkpoint) -> str:
-    """Who runs the job now, as far as this machine can tell; empty for nobody."""
-    try:
-        holder = json.loads(checkpoint.files.store.read(LOCK))
-        pid, host = int(holder["pid"]), str(holder["host"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return ""
-    if host != socket.gethostname():
-        return f"process {pid} on {host} may run it"
-    return f"process {pid} runs it" if os.path.exists(f"/proc/{pid}") or _answers(pid) else ""
+def _alive(checkpoint: Checkpoint) -> str | None:
+    """Who runs the job now, or may run it; None when nobody does."""
+    if not checkpoint.files.store.local:
+        newest = checkpoint.newest_run()
+        return f"whether a run is alive cannot be seen on an object store; the newest is {newest}"
+    holder = held_by(checkpoint.path)
+    if holder is not None:
+        return f"{_called(holder)} runs it" if "pid" in holder else "a run is beginning"
+    # a folder that machines share may keep locks for each of them alone
+    left = last_holder(checkpoint.path)
+    return f"{_called(left)} may run it" if left.get("host", socket.gethostname()) != socket.gethostname() else None
 
 
-def _answers(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _called(holder: Mapping[str, Any]) -> str:
+    host = holder.get("host")
+    return f"process {holder.get('pid')}{'' if host == socket.gethostname() else f' on {host}'}"
 
 
 def _when(newest: Manifest | None, now_us: int | None) -> str:

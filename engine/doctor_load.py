@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,11 +32,12 @@ def waiting(layout: Layout, log: SparkLog, manifest: Manifest) -> Iterator[str]:
     except (TornError, OSError, IndexError):
         known = {}
     for node in layout.inputs:
-        number, path = files.get(node.name, (-1, ""))
-        if number in known:
-            there = unread(log, number, path)
-            first = f", the first is {there[0]}" if there else ""
-            yield f"'{node.name}': {len(there):,} file{'' if len(there) == 1 else 's'} not read yet{first}"
+        place = files.get(node.name)
+        if place is not None and place.number in known:
+            with contextlib.suppress(TornError, OSError):  # told with the rest
+                there = unread(log, place)
+                first = f", the first is {there[0]}" if there else ""
+                yield f"'{node.name}': {len(there):,} file{'' if len(there) == 1 else 's'} not read yet{first}"
         elif (lags.get(node.name) or {}).get("lag") is not None:
             yield f"'{node.name}': {lags[node.name]['lag']:,} messages not read yet when the newest batch began"
 

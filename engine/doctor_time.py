@@ -13,7 +13,7 @@ from penstock.run.clock import Clock, InputTime, StepTime, loading
 from penstock.state.manifest import Manifest
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-PATIENCE_US = 60_000_000  # an input that is silent for less is only slow
+PATIENCE_US = 60_000_000  # an input that is silent for less, while others speak, is only slow
 
 
 def instant(us: int | None) -> str:
@@ -131,7 +131,9 @@ class Times:
             further = [f"'{n}' to {instant(t.watermark_us)}" for n, t in others]
             against = f", {' and '.join(further)}: {length(ahead)} apart" if ahead else ""
             spoke = self._slow_spoke(time)
-            silent = self.now_us - spoke >= PATIENCE_US
+            # of what came since the newest batch nobody knows, and where all are silent nobody is waited for
+            heard = max(us for t in (time, *(t for _, t in others)) for us in t.spoke_us.values())
+            silent = heard - spoke >= PATIENCE_US
             said = (
                 f"the input '{node.name}' holds time back in {steps}: it has come to {instant(time.watermark_us)}"
                 f"{against}, {length(self.now_us - time.watermark_us)} behind the wall clock; {self._who(time)}"

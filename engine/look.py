@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,15 +30,21 @@ class Found:
     told: str
 
 
+def existing(folder: str) -> Checkpoint:
+    """The checkpoint at a path or address, which a run has made."""
+    found = Checkpoint.find(folder)
+    if found is None:
+        raise CheckpointError(
+            f"there is no checkpoint {folder} yet: run the job first, or name its checkpoint with --checkpoint."
+        )
+    return found
+
+
 class Look:
     """One version of the state of a job, which may be running; nothing here starts Spark."""
 
     def __init__(self, job: Job, folder: str, batch: int | None = None) -> None:
-        if not os.path.exists(folder):
-            raise CheckpointError(
-                f"there is no checkpoint {folder} yet: run the job first, or name its checkpoint with --checkpoint."
-            )
-        known = Checkpoint.open(folder, create=False).read_json(DOCUMENT)
+        known = existing(folder).read_json(DOCUMENT)
         if known is not None and known["job"] != job.name:
             raise CheckpointError(f"checkpoint {folder} belongs to the job {known['job']!r}, not to {job.name!r}.")
         self._reader: StateReader = penstock.state.open(folder, batch)

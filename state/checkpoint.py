@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from penstock.plan.errors import CheckpointError, FencedError
@@ -33,6 +34,7 @@ class Checkpoint:
         self.files = RunFiles(store)
         self._store = store
         self._named: dict[int, frozenset[str]] = {}
+        self._lock = RunLock(None)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], create: bool = True, fsync: bool = False) -> Checkpoint:
@@ -51,6 +53,15 @@ class Checkpoint:
         if value["version"] != VERSION:
             raise CheckpointError(f"{store.root} has version {value['version']}; this Penstock reads {VERSION}.")
         return cls(store, value["id"])
+
+    @classmethod
+    def find(cls, path: str | os.PathLike[str]) -> Checkpoint | None:
+        """The checkpoint at a path, None where there is none yet and the first run makes it."""
+        store = Store.at(path)
+        if store.size(IDENTITY) is None:
+            _refuse_others(store, store.there)
+            return None
+        return cls.open(path, create=False)
 
     def batches(self) -> list[int]:
         """The batches whose manifests are kept, in order."""
@@ -98,6 +109,15 @@ class Checkpoint:
         """The number of the newest run, 0 before the first."""
         return epochs.newest_epoch(self._store)
 
+    def newest_run(self) -> str:
+        """Who the newest run is, as far as it can be read."""
+        epoch = self.newest_epoch()
+        try:
+            who = epochs.run(self._store, epoch)
+        except (CheckpointError, FileNotFoundError):
+            return f"run {epoch}"
+        return f"run {epoch}: process {who['pid']} on {who['host']}, begun {who['started']}"
+
     def assert_epoch(self, epoch: int) -> None:
         """FencedError when a newer run has begun; it names that run."""
         epochs.assert_epoch(self._store, epoch)
@@ -108,7 +128,8 @@ class Checkpoint:
         On an object store no lock ends with its holder, and so there is none: the newest run takes over, and an
         older one ends with FencedError before it writes again.
         """
-        return RunLock.take(self.path) if self._store.local else RunLock(None)
+        self._lock = RunLock.take(self.path) if self._store.local else RunLock(None)
+        return self._lock
 
     def write_json(self, name: str, value: Any) -> None:
         """Keep a small document in the checkpoint, in place of the one of that name."""
@@ -135,12 +156,18 @@ class Checkpoint:
         return len(batches[:-keep]) + self._sweep_runs(batches[-keep:], batches[-1] if batches else -1)
 
     def sweep_orphans(self) -> int:
-        """Delete what a run that ended before its commit left behind; call it before the first batch."""
+        """Delete what a run that ended before its commit left behind; call it before the first batch.
+
+        Where no lock keeps other runs out, runs of batches that are not committed stay: one that is not fenced yet
+        may commit them. They go with a later sweep.
+        """
         files = [name for folder in ("", "manifest", epochs.FOLDER) for name in self._store.names(folder)]
         asides = [name for name in files if os.path.basename(name).startswith(ASIDE)]
         for name in asides:
             self._store.delete(name)
-        return len(asides) + self._sweep_runs(self.batches(), None)
+        batches = self.batches()
+        newest = batches[-1] if batches else -1
+        return len(asides) + self._sweep_runs(batches, None if self._lock.alone else newest)
 
     def _sweep_runs(self, batches: list[int], newest: int | None) -> int:
         """Delete the runs that these versions do not name, as far as batch ``newest``."""
@@ -164,18 +191,23 @@ class Checkpoint:
 
 def _make(store: Store) -> None:
     """Give an empty or new directory an identity."""
+    _refuse_others(store, store.make)
+    store.keep_private()
+    # two runs that begin together agree on the identity of the one that was first
+    with contextlib.suppress(FileExistsError):
+        store.create(IDENTITY, seal({"version": VERSION, "id": uuid.uuid4().hex}))
+
+
+def _refuse_others(store: Store, there: Callable[[], list[str]]) -> None:
+    """Refuse a place where a checkpoint cannot be made: it has files, and they are none."""
     if store.local and os.path.isfile(store.root):
         raise CheckpointError(f"{store.root} is no checkpoint: it is a file. Give a directory.")
-    others = store.make()
+    others = there()
     if others and IDENTITY not in others:
         raise CheckpointError(
             f"{store.root} is no checkpoint: it has no {IDENTITY} but holds {', '.join(others[:3])}. "
             "Give an empty directory, or restore the checkpoint from a copy."
         )
-    store.keep_private()
-    # two runs that begin together agree on the identity of the one that was first
-    with contextlib.suppress(FileExistsError):
-        store.create(IDENTITY, seal({"version": VERSION, "id": uuid.uuid4().hex}))
 
 
 def _document(name: str) -> str:

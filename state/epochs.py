@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from datetime import datetime, timezone
+from typing import Any
 
 from penstock.plan.errors import FencedError
 from penstock.state.document import seal, unseal
@@ -39,12 +40,17 @@ def assert_epoch(store: Store, epoch: int) -> None:
     """FencedError when a newer run has begun; it names that run."""
     newest = newest_epoch(store)
     if newest > epoch:
-        name = f"{FOLDER}/{newest}.json"
-        who = unseal(store.read(name), f"{store.root}/{name}")
+        who = run(store, newest)
         raise FencedError(
             f"checkpoint {store.root}: run {newest} (process {who['pid']} on {who['host']}, started "
             f"{who['started']}) has taken over; this is run {epoch} and it may not write any more."
         )
+
+
+def run(store: Store, epoch: int) -> Any:
+    """Who a run is: its ``pid``, its ``host`` and when it ``started``."""
+    name = f"{FOLDER}/{epoch}.json"
+    return unseal(store.read(name), f"{store.root}/{name}")
 
 
 def forget_old_epochs(store: Store, keep: int) -> None:

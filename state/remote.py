@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,12 @@ from penstock.state.store import Store
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss"}
 RETRIED: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=40)}
 PATIENCE: Any = {"connect_timeout": timedelta(seconds=10), "timeout": timedelta(seconds=30)}
-WRITER = "penstock-writer"  # of an object: who made it
+WRITER = "penstockwriter"  # of an object: who made it; Azure takes no hyphen, and proxies drop what has a _
+# Azure's container and account as Hadoop writes them: no other address has an @, before which a secret may stand
+AT_AZURE = re.compile(
+    r"abfss?://[a-z0-9$-]+@[a-z0-9]+\.(dfs|blob)\.(core\.windows\.net|fabric\.microsoft\.com)/[^@?#]*"
+)
+OTHERS = re.compile(r"[^:/]+://(?=[^/])[^@?#]*")
 
 
 class StoreError(CheckpointError, OSError):
@@ -51,12 +57,13 @@ class RemoteStore(Store):
     def at(path: str | os.PathLike[str], fsync: bool = False) -> RemoteStore:
         """The store at an address such as ``s3://bucket/checkpoints/shop``."""
         scheme, _, rest = os.fspath(path).partition("://")
-        if scheme.lower() not in SCHEMES or not rest.strip("/") or {"?", "#", "@"} & set(rest.partition("/")[0] + rest):
+        root = f"{SCHEMES.get(scheme.lower())}://{rest.rstrip('/')}"
+        if scheme.lower() not in SCHEMES or not (AT_AZURE.fullmatch(f"{root}/") or OTHERS.fullmatch(root)):
             raise CheckpointError(
-                f"{scheme}://...: a checkpoint's address is s3://bucket/path, gs://bucket/path or az://container/path, "
-                "and its credentials are in the environment."
+                f"{scheme}://...: a checkpoint's address is s3://bucket/path, gs://bucket/path, az://container/path or "
+                "abfss://container@account.dfs.core.windows.net/path, and its credentials are in the environment."
             )
-        return RemoteStore(f"{SCHEMES[scheme.lower()]}://{rest.rstrip('/')}", fsync)
+        return RemoteStore(root, fsync)
 
     @property
     def local(self) -> bool:
@@ -67,7 +74,7 @@ class RemoteStore(Store):
 
     def make(self) -> list[str]:
         """Nothing is to be made; a store on which the second of two creations wins is refused."""
-        there = self.names("")
+        there = self.there()
         if not there:
             probe = f"probe-{uuid.uuid4().hex}"
             self.create(probe, b"first")
@@ -83,6 +90,9 @@ class RemoteStore(Store):
             finally:
                 self.delete(probe)
         return there
+
+    def there(self) -> list[str]:
+        return self.names("")
 
     def keep_private(self) -> None:
         """Who may read a bucket is the bucket's own setting."""

@@ -17,6 +17,8 @@ from urllib.request import url2pathname
 
 import pyarrow.fs as pafs
 
+from penstock.plan.errors import CheckpointError
+
 ASIDE = ".aside-"
 
 
@@ -54,7 +56,14 @@ class Store:
     def make(self) -> list[str]:
         """Make the root, private to its owner, where there is none; what is in it."""
         os.makedirs(self.root, mode=0o700, exist_ok=True)
-        return sorted(name for name in os.listdir(self.root) if not name.startswith(ASIDE))
+        return self.there()
+
+    def there(self) -> list[str]:
+        """What is in the root, in order, but for what is on its way; nothing where there is no root."""
+        try:
+            return sorted(name for name in os.listdir(self.root) if not name.startswith(ASIDE))
+        except FileNotFoundError:
+            return []
 
     def keep_private(self) -> None:
         """Close the root to all but its owner."""
@@ -139,6 +148,13 @@ class Store:
             with self._new(aside) as file:
                 file.write(content)
             yield aside
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint {self.root}: cannot write {name}: {error.strerror or error}. "
+                "Once that is mended, start the job again: it goes on from the newest batch."
+            ) from error
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(aside)

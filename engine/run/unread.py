@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import contextlib
-import glob
+import fnmatch
 import os
+import re
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from penstock.compile.layout import Layout
 from penstock.run.source_logs import files_read, newest_read_us
 from penstock.run.spark_log import SparkLog, TornError
-from penstock.sources.files import Files
+from penstock.sources.files import WILD, Files
 
 LEAST_PAUSE_S = 5.0
 SHARE = 100  # a hundredth of the time may go into looking
 
 
-def file_inputs(layout: Layout) -> Mapping[str, tuple[int, str]]:
-    """The inputs that read local files, each with its number in Spark's log and its path."""
+@dataclass(frozen=True)
+class Place:
+    """A path on this machine: the number of its source in Spark's log, and how Spark is told to list it."""
+
+    number: int
+    path: str
+    names: str = "*"
+    deep: bool = False
+    newest_first: bool = False
+
+    @classmethod
+    def of(cls, number: int, source: Files, path: str) -> Place:
+        """Of the source with a number; Spark takes the names of options in any case."""
+        told = {name.lower(): value for name, value in source.options}
+        deep, newest_first = (told.get(name, "").lower() == "true" for name in ("recursivefilelookup", "latestfirst"))
+        return cls(number, path, told.get("pathglobfilter", "*"), deep, newest_first)
+
+
+def file_inputs(layout: Layout) -> Mapping[str, Place]:
+    """The inputs that read local files."""
     found = {}
     nodes = {node.name: node for node in layout.inputs}
     for number, name in enumerate(layout.sources):
         source = nodes[name].source if name in nodes else None
-        if isinstance(source, Files) and urlparse(source.path).scheme in ("", "file"):
-            parsed = urlparse(source.path)
-            found[name] = number, unquote(parsed.path) if parsed.scheme else source.path
+        if isinstance(source, Files) and (path := source.folder) is not None:
+            found[name] = Place.of(number, source, path)
     return found
 
 
-def unread(log: SparkLog, number: int, path: str) -> list[str]:
-    """The files in a source's folder that Spark has taken into no plan, exactly."""
-    read = files_read(log, number)
-    return sorted(file for file in _listed(path) if os.path.realpath(file) not in read and file not in read)
+def unread(log: SparkLog, place: Place) -> list[str]:
+    """The files of a source that Spark has taken into no plan, exactly."""
+    read = files_read(log, place.number)
+    return sorted(file for file in _listed(place) if os.path.realpath(file) not in read and file not in read)
 
 
 class FolderWatch:
@@ -47,7 +65,7 @@ class FolderWatch:
 
     def __init__(self, layout: Layout, log: SparkLog) -> None:
         self._log = log
-        self._inputs = {n: place for n, place in file_inputs(layout).items() if not _newest_first(layout, n)}
+        self._inputs = {name: place for name, place in file_inputs(layout).items() if not place.newest_first}
         self._changed_us: dict[str, list[int]] = {}  # of the files that waited at the last look, in order
         self._not_before = 0.0
 
@@ -55,9 +73,9 @@ class FolderWatch:
         """How many files of each input wait; those that have come since the last look are not known yet."""
         with contextlib.suppress(OSError, TornError):  # it says how a batch went, and must not end one
             began = time.monotonic()
-            read = {name: newest_read_us(self._log, number) or -1000 for name, (number, _) in self._inputs.items()}
+            read = {name: newest_read_us(self._log, one.number) or -1000 for name, one in self._inputs.items()}
             if began >= self._not_before:
-                self._changed_us = {name: _changed(path, read[name]) for name, (_, path) in self._inputs.items()}
+                self._changed_us = {name: _changed(one, read[name]) for name, one in self._inputs.items()}
                 now = time.monotonic()
                 self._not_before = now + max(LEAST_PAUSE_S, SHARE * (now - began))
             # Spark notes milliseconds: what is of the same one has been read with it
@@ -67,18 +85,83 @@ class FolderWatch:
         return {name: len(times) for name, times in self._changed_us.items()}
 
 
-def _changed(path: str, after_us: int) -> list[int]:
-    return sorted(us for us in map(_changed_us, _listed(path)) if us > after_us)
+def _changed(place: Place, after_us: int) -> list[int]:
+    return sorted(us for us in map(_changed_us, _listed(place)) if us > after_us)
 
 
-def _listed(path: str) -> Iterator[str]:
-    """The files below a path, as Spark takes them: names that begin with ``_`` or ``.`` are nobody's."""
-    for root in glob.glob(path) if any(c in path for c in "*?[") else [path]:
-        if os.path.isfile(root):
-            yield os.path.abspath(root)
-        for folder, folders, files in os.walk(root):
-            folders[:] = [name for name in folders if name[0] not in "_."]
-            yield from (os.path.abspath(os.path.join(folder, name)) for name in files if name[0] not in "_.")
+def _listed(place: Place) -> list[str]:
+    """The files of a place, as Spark lists them: those in the folder itself.
+
+    Where folders are named for values (``day=2026-01-01``), or it is told to, it takes all that are below.
+    """
+    flat: list[str] = []
+    deep: list[str] = []
+    valued = place.deep
+    for root in globbed(place.path):
+        if os.path.isfile(root) and not _hidden(os.path.basename(root)):
+            flat.append(root)
+        for folder, folders, files in os.walk(root, followlinks=True):
+            folders[:] = [name for name in folders if not _hidden(name) and not _goes_round(folder, name)]
+            found = [os.path.join(folder, name) for name in files if not _hidden(name)]
+            (flat if folder == root else deep).extend(found)
+            valued = valued or (bool(found) and "=" in os.path.relpath(folder, root))
+    named = name_pattern(place.names)
+    return [file for file in (flat + deep if valued else flat) if named.fullmatch(os.path.basename(file))]
+
+
+def _hidden(name: str) -> bool:
+    return name[0] == "." or (name[0] == "_" and "=" not in name) or name.endswith("._COPYING_")
+
+
+def _goes_round(folder: str, name: str) -> bool:
+    """True for a link to a folder that it stands in."""
+    path = os.path.join(folder, name)
+    return os.path.islink(path) and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(path))
+
+
+def globbed(path: str) -> list[str]:
+    """The paths that one with wildcards means, as Hadoop takes them: a star also stands for a leading dot."""
+    if not any(c in path for c in WILD):
+        return [path]
+    found = []
+    for one in _without_braces(path):
+        roots = ["/"]
+        for part in one.strip("/").split("/"):
+            named = name_pattern(part)
+            roots = [os.path.join(root, name) for root in roots for name in _names(root) if named.fullmatch(name)]
+        found += roots
+    return sorted(set(found))
+
+
+def name_pattern(glob: str) -> re.Pattern[str]:
+    """Hadoop's wildcards for one name.
+
+    >>> [bool(name_pattern("[^_]*.{json,txt}").fullmatch(name)) for name in ("a.json", ".a.txt", "_a.txt", "a.csv")]
+    [True, True, False, False]
+    """
+    plain = (re.sub(r"\\(.)", r"[\1]", one).replace("[^", "[!") for one in _without_braces(glob))
+    return re.compile("|".join(fnmatch.translate(one) for one in plain))
+
+
+def _without_braces(glob: str) -> list[str]:
+    """One pattern for each choice.
+
+    >>> _without_braces("{a,b{1,2}}/x")
+    ['a/x', 'b1/x', 'b2/x']
+    """
+    found = re.search(r"(?<!\\)\{([^{}]*)\}", glob)
+    if found is None:
+        return [glob]
+    ways = (glob[: found.start()] + choice + glob[found.end() :] for choice in found[1].split(","))
+    # an inner choice is made first, and what does not have it comes once for each
+    return list(dict.fromkeys(one for way in ways for one in _without_braces(way)))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _changed_us(file: str) -> int:
@@ -86,9 +169,3 @@ def _changed_us(file: str) -> int:
         return Path(file).stat().st_mtime_ns // 1000
     except FileNotFoundError:  # moved away since it was listed
         return 0
-
-
-def _newest_first(layout: Layout, name: str) -> bool:
-    source = next(node.source for node in layout.inputs if node.name == name)
-    told = dict(source.options) if isinstance(source, Files) else {}
-    return any(key.lower() == "latestfirst" and value.lower() == "true" for key, value in told.items())

@@ -224,22 +224,45 @@ def test_dead_letters_in_parquet_are_lines_of_json():
     assert json.loads(penstock("dead-letters", "shop.py").stdout) == LETTER
 
 
+def test_an_output_to_take_over_that_the_job_does_not_have_is_refused():
+    Path("shop.py").write_text(JOB)
+    said = refused("run", "shop.py", "--once", "--take-over", "no", "--take-over", "hits")
+    assert said.startswith("take over 'no': the job 'shop' has no such output; it has ")
+    assert not Path("checkpoints").exists()
+
+
 def test_dead_letters_on_a_terminal_are_a_table():
     table = cli.letter_table([LETTER])
     assert [column.header for column in table.columns] == ["batch", "reason", "from", "place", "row"]
     assert [str(next(iter(column.cells))) for column in table.columns] == ["3", "malformed", "views", "1.json", "{"]
 
 
-def test_dead_letters_that_cannot_be_read():
-    job_with_dead_letters('sinks.memory("dead")')
-    assert refused("dead-letters", "shop.py") == (
-        "the dead letters go to memory dead, which cannot be read from here. "
-        "Send them to sinks.sqlite(...) or sinks.parquet(...)."
-    )
+ELSEWHERE = {
+    "memory": ('sinks.memory("dead")', "memory dead", "in the process that runs the job, as sinks.memory(...).rows()"),
+    "delta": ('sinks.delta("dead")', "delta table dead", "Spark reads that table"),
+    "kafka": ('sinks.kafka("dead", "b:9092")', "Kafka topic dead at b:9092", "they are the messages of that topic"),
+    "console": ("sinks.console()", "the console", "they were printed where the job runs"),
+    "call": ("sinks.call(print)", "function print", "they are wherever it puts them"),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_dead_letters_that_cannot_be_read_from_here_are_said_to_be_where_they_are(case):
+    sink, described, where = ELSEWHERE[case]
+    job_with_dead_letters(sink)
+    said = refused("dead-letters", "shop.py")
+    assert said.startswith(f"the dead letters go to {described}, which cannot be read from here: ")
+    assert where in said
+    assert said.endswith("or send them to sinks.sqlite(...), sinks.parquet(...) or sinks.postgres(...).")
+
+
+def test_dead_letters_that_are_not_there_or_damaged():
     Path("shop.py").write_text(JOB)
     assert "keeps no dead letters: a bad row stops it" in refused("dead-letters", "shop.py")
     job_with_dead_letters('sinks.sqlite("shop.py", "dead")')
     assert "file is not a database" in refused("dead-letters", "shop.py")
+    job_with_dead_letters('sinks.postgres("dead", "postgresql://127.0.0.1:1/shop")')
+    assert "cannot read table 'dead' in postgresql://" in refused("dead-letters", "shop.py")
 
 
 # the program itself

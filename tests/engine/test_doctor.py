@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from penstock import CheckpointError, Job, cli, sinks, sources
+from penstock import doctor as doctor_module
 from penstock.compile.layout import Layout
 from penstock.doctor import examine
 from penstock.doctor_load import refused, skew
 from penstock.doctor_time import Times
 from penstock.run.batch import Engine
+from penstock.run.begun import Begun
 from penstock.run.clock import Clock, Rules, StepTime
+from penstock.run.findings import Fault
+from penstock.run.fit import DOCUMENT, signature
 from penstock.run.query import start
+from penstock.state import remote
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import Manifest
 from penstock.state.runs import Run
 from penstock.testing.pushed import as_micros
+from penstock.testing.servers.s3 import S3
 from penstock.windows import tumbling
 
 SCHEMA = "key string, at timestamp"
@@ -52,7 +60,7 @@ def manifest_of(job: Job, batches, counters=None, steps=None, wakes=None) -> Man
     times = {s.name: StepTime.of(s) for s in layout.stages}
     clock = Clock()
     for minutes, newest in batches:
-        wall = WALL + minutes * 60_000_000
+        wall = WALL + int(minutes * 60_000_000)
         clock = clock.moved(rules, times, newest, wall)
     body = {
         "clock": clock.to_json(),
@@ -112,6 +120,23 @@ def test_the_partition_that_is_behind_is_named():
     assert hand
     assert "the input 'left' holds time back" in said
     assert "of its 3 partitions 1 is the slowest, 1 hour behind 0; its last row came 3 minutes ago" in said
+
+
+def test_when_all_have_fallen_silent_nobody_is_waited_for():
+    together = [(0, {"left": {0: TEN + 7_000_000}, "right": {0: TEN}})]
+    for minutes in (0, 5, 5_000):  # a job that runs once an hour is looked at some time later
+        ((hand, said),) = stuck(joined(), together, minutes)
+        assert not hand
+        assert said.startswith("the input 'right' holds time back")
+    # what came shortly after the last word of the slower one says nothing yet; what came a minute after it does
+    assert [hand for hand, _ in stuck(joined(), [SPOKE, (0.5, {"left": {0: TEN + HOUR}})], 60)] == [False]
+    assert [hand for hand, _ in stuck(joined(), [SPOKE, (1, {"left": {0: TEN + HOUR}})], 1)] == [True]
+
+
+def test_a_partition_of_its_own_is_another_voice():
+    both = {"left": {0: TEN + HOUR, 1: TEN}, "right": {0: TEN + HOUR}}
+    assert [hand for hand, _ in stuck(joined(), [(0, both)], 60)] == [False]
+    assert [hand for hand, _ in stuck(joined(), [(0, both), (2, {"left": {0: TEN + HOUR}})], 60)] == [True]
 
 
 def test_what_comes_next_and_which_events_would_bring_it():
@@ -272,6 +297,98 @@ def test_the_doctor_needs_no_spark(folder):
 def test_what_cannot_be_looked_at_is_refused_by_name(folder, tmp_path):
     assert "there is no checkpoint checkpoints/torn yet" in doctor()[1]
     (tmp_path / "no").mkdir()
-    assert "is no checkpoint" in doctor("--checkpoint", "no")[1]
+    assert "there is no checkpoint no yet" in doctor("--checkpoint", "no")[1]
+    (tmp_path / "no/thesis.txt").write_text("mine")
+    assert "no is no checkpoint: it has no checkpoint.json but holds thesis.txt" in doctor("--checkpoint", "no")[1]
     with pytest.raises(CheckpointError, match="no checkpoint"):
         examine(job_here(), "nowhere")
+
+
+def test_who_runs_the_job_is_told_by_the_lock(folder):
+    checkpoint = Checkpoint.open("checkpoints/torn")
+    with checkpoint.lock():
+        assert f"; process {os.getpid()} runs it" in doctor()[1]
+        lock, here = Path("checkpoints/torn/run.lock"), {"pid": os.getpid(), "host": socket.gethostname()}
+        lock.write_text(json.dumps({**here, "host": "elsewhere"}))
+        assert f"; process {os.getpid()} on elsewhere runs it" in doctor()[1]
+        lock.write_text("")
+        assert "; a run is beginning" in doctor()[1]
+    lock.write_text(json.dumps(here))  # as after SIGKILL, when the number is another's by now
+    assert "; no run is alive" in doctor()[1]
+    lock.write_text(json.dumps({**here, "host": "elsewhere"}))  # whose lock may not be seen from here
+    assert f"; process {os.getpid()} on elsewhere may run it" in doctor()[1]
+
+
+def test_a_note_of_a_source_that_is_cut_is_told_and_does_not_end_the_doctor(folder, spark):
+    arrives(0, 1, 2)
+    once(spark)
+    for name in ("0", ".0.crc"):
+        Path(f"checkpoints/torn/spark/sources/0/{name}").write_text("v1")
+    code, said = doctor()
+    assert code == 1
+    assert "broken  spark/sources/0/0" in said
+    assert "rows in: 'views' 2" in said
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """A store that this process may use."""
+    with S3() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.settings.items():
+            patch.setenv(name, value)
+        remote.connect.cache_clear()
+        yield server.url
+
+
+@pytest.fixture
+def far(folder, s3):
+    """A checkpoint on a store, after one batch and a commit of Spark's that is torn."""
+    checkpoint = Checkpoint.open(f"{s3}/{folder.name}")
+    layout = Layout(job_here())
+    checkpoint.write_json(DOCUMENT, signature(layout, 8))
+    manifest = manifest_of(job_here(), [(0, {"views": {0: TEN}})])
+    plan = 'v1\n{"batchTimestampMs":1}\n-'
+    body = {**manifest.body, **Begun(0, plan, "0f0e").to_body()}
+    checkpoint.commit(replace(manifest, epoch=checkpoint.take_epoch(), body=body))
+    for name, text in (("metadata", '{"id":"0f0e"}'), ("offsets/0", plan), ("commits/0", "v1")):
+        checkpoint.files.store.create(f"spark/{name}", text.encode())
+    return checkpoint
+
+
+def test_on_a_store_nobody_can_see_whether_a_run_is_alive_and_a_repair_waits_for_a_word(far, monkeypatch):
+    code, said = doctor("--checkpoint", far.path)
+    assert code == 1
+    assert "; whether a run is alive cannot be seen on an object store; the newest is run 1: process " in said
+    assert "broken  spark/commits/0 is cut" in said
+    before = far.files.store.names("", recursive=True)
+    code, said = doctor("--checkpoint", far.path, "--repair")
+    assert code == 1
+    assert f"ends it. The newest is run 1: process {os.getpid()} on {socket.gethostname()}, begun 20" in said
+    assert "See that it has ended, say so with PENSTOCK_NO_RUN_IS_ALIVE=yes in the environment" in said
+    assert far.files.store.names("", recursive=True) == before
+    assert far.newest_epoch() == 1
+    monkeypatch.setenv("PENSTOCK_NO_RUN_IS_ALIVE", "yes")
+    code, said = doctor("--checkpoint", far.path, "--repair")
+    assert code == 0, said
+    assert "moved spark/commits/0 to aside/1/spark/commits/0" in said
+    assert far.newest_epoch() == 2
+
+
+def test_on_a_store_what_is_broken_in_one_look_only_was_a_batch_on_its_way(far, monkeypatch):
+    looks = []
+
+    def half_sent(*_, **__):
+        looks.append(Fault(f"spark/offsets/{len(looks)}", "is of another batch", "they belong to different copies"))
+        return looks[-1:]
+
+    monkeypatch.setattr(doctor_module, "faults", half_sent)
+    code, said = doctor("--checkpoint", far.path)
+    assert (code, len(looks)) == (0, 2)
+    assert "  broken  " not in said
+
+
+def test_a_repair_of_what_is_whole_ends_no_run(folder):
+    checkpoint = Checkpoint.open("checkpoints/torn")
+    epoch = checkpoint.take_epoch()
+    assert "nothing to repair" in doctor("--repair")[1]
+    assert checkpoint.newest_epoch() == epoch

@@ -19,12 +19,14 @@ from penstock.joins.latest_kernel import LatestKernel
 from penstock.look import Look, read_key
 from penstock.plan.errors import PenstockError
 from penstock.run.fit import DOCUMENT, signature
+from penstock.state import remote
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.edge import DELETED, PARTITION, POSITION, SEQUENCE, StepClock
 from penstock.state.keyed import KeyedTable
 from penstock.state.manifest import Manifest
 from penstock.state_names import Names, names_of
+from penstock.testing.servers.s3 import S3
 
 JOB = """\
 from penstock import Job, sinks, sources
@@ -203,6 +205,33 @@ def test_what_is_not_there_is_refused_by_name(shop):
     assert refused("--checkpoint", "checkpoints/shop") == (
         "checkpoint checkpoints/shop belongs to the job 'shop', not to 'other'."
     )
+
+
+def test_the_state_at_an_address_is_shown(monkeypatch):
+    with S3() as server:
+        for name, value in server.settings.items():
+            monkeypatch.setenv(name, value)
+        remote.connect.cache_clear()
+        address = f"{server.url}/checkpoints/shop"
+        assert f"there is no checkpoint {address} yet" in refused("--checkpoint", address)
+        checked = ["check", "shop.py", "--checkpoint", address]
+        assert f"checkpoint {address}: none yet, the first run makes it" in CliRunner().invoke(cli.app, checked).output
+        Shop(address).commit(user(1, "a", "ann", 1))
+        assert shown("users", "--checkpoint", address) == [{"id": 1, "shop": "a", "name": "ann"}]
+        assert shown("users", "--checkpoint", address, "--key", "1,a") == [{"id": 1, "shop": "a", "name": "ann"}]
+
+
+def test_of_an_empty_folder_the_first_run_makes_a_checkpoint(tmp_path):
+    Path("empty").mkdir()
+    assert "there is no checkpoint empty yet" in refused("--checkpoint", "empty")
+    said = CliRunner().invoke(cli.app, ["check", "shop.py", "--checkpoint", "empty"])
+    assert (said.exit_code, said.output.splitlines()[-1]) == (
+        0,
+        "checkpoint empty: none yet, the first run makes it",
+    )
+    Path("empty/thesis.txt").write_text("mine")
+    assert "holds thesis.txt" in refused("--checkpoint", "empty")
+    assert CliRunner().invoke(cli.app, ["check", "shop.py", "--checkpoint", "empty"]).exit_code == 1
 
 
 def test_a_step_that_holds_nothing_yet_is_empty(shop):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -16,8 +18,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.plan.errors import CheckpointError, CheckpointInUseError, FencedError
+from penstock.state import lock
 from penstock.state.bucket import BucketState
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.lock import held_by
 from penstock.state.manifest import Manifest
 from penstock.state.runs import Run
 
@@ -57,6 +61,23 @@ def test_a_directory_with_other_files_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is no checkpoint"):
         Checkpoint.open(tmp_path / "nowhere", create=False)
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_where_there_is_none_yet_is_told_from_what_is_none(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("nowhere", "empty"):
+        assert Checkpoint.find(tmp_path / name) is None
+        assert Checkpoint.find(f"file://{tmp_path / name}") is None
+    assert not (tmp_path / "nowhere").exists()
+    made = Checkpoint.open(tmp_path / "empty")
+    found = Checkpoint.find(tmp_path / "empty")
+    assert found is not None
+    assert found.id == made.id
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"is no checkpoint: it has no checkpoint.json but holds empty, thesis"):
+        Checkpoint.find(tmp_path)
+    with pytest.raises(CheckpointError, match="is a file"):
+        Checkpoint.find(tmp_path / "thesis.txt")
 
 
 def test_a_checkpoint_that_lost_its_identity_is_refused(checkpoint: Checkpoint) -> None:
@@ -125,6 +146,7 @@ def test_two_runs_that_begin_together_get_different_epochs(
 HOLDER = """
 import sys
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.lock import held_by
 lock = Checkpoint.open(sys.argv[1]).lock()
 print("held", flush=True)
 sys.stdin.read()
@@ -164,6 +186,31 @@ def test_a_stopped_run_is_taken_over_and_a_third_one_is_refused(
             checkpoint.lock()
 
 
+def test_who_holds_the_lock_is_told_by_the_lock_and_not_by_a_number_in_a_file(
+    checkpoint: Checkpoint, holder: subprocess.Popen[str]
+) -> None:
+    assert held_by(checkpoint.path) == {"pid": holder.pid, "host": socket.gethostname()}
+    holder.kill()
+    holder.wait()
+    # what a run that was killed left behind, when its number belongs to a process that has nothing to do with it
+    (Path(checkpoint.path) / "run.lock").write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+    assert held_by(checkpoint.path) is None
+    (Path(checkpoint.path) / "run.lock").unlink()
+    assert held_by(checkpoint.path) is None
+
+
+def test_a_look_at_who_holds_the_lock_keeps_no_run_from_starting(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.lock().release()
+    look = os.open(Path(checkpoint.path) / "run.lock", os.O_RDONLY)
+    fcntl.flock(look, fcntl.LOCK_SH)
+    assert held_by(checkpoint.path) is None  # another look is no run
+    monkeypatch.setattr(lock.time, "sleep", lambda _: os.close(look))  # it ends while the run waits
+    with checkpoint.lock():
+        assert held_by(checkpoint.path) == {"pid": os.getpid(), "host": socket.gethostname()}
+
+
 def test_a_released_lock_names_nobody(checkpoint: Checkpoint) -> None:
     lock = checkpoint.lock()
     assert json.loads((Path(checkpoint.path) / "run.lock").read_text())["pid"] == os.getpid()
@@ -186,20 +233,51 @@ def test_a_sweep_keeps_the_newest_versions_whole(checkpoint: Checkpoint) -> None
         checkpoint.sweep(keep=0)
 
 
+def at_work(checkpoint: Checkpoint) -> tuple[Manifest, Run, Run]:
+    """Batch 0 is committed; a second attempt of a task of it was lost, and batch 1 has written its run."""
+    committed = commit(checkpoint, 0, checkpoint.take_epoch())
+    lost = checkpoint.files.write("step", 0, 0, pa.table({"at_us": [1]}), "at_us")
+    run = checkpoint.files.write("step", 0, 1, pa.table({"at_us": [1]}), "at_us")
+    return committed, lost, run
+
+
 def test_a_sweep_leaves_the_batch_at_work_alone_and_the_next_start_does_not(checkpoint: Checkpoint) -> None:
-    epoch = checkpoint.take_epoch()
-    commit(checkpoint, 0, epoch)
-    files = checkpoint.files
-    lost = files.write("step", 0, 0, pa.table({"at_us": [1]}), "at_us")  # a second attempt of a task
-    at_work = files.write("step", 0, 1, pa.table({"at_us": [1]}), "at_us")
+    _, lost, run = at_work(checkpoint)
     (Path(checkpoint.path) / "manifest" / ".aside-1").write_text("half")
     assert checkpoint.sweep() == 1
     assert lost.path not in runs_in(checkpoint)
-    assert at_work.path in runs_in(checkpoint)
-    assert checkpoint.sweep_orphans() == 2
+    assert run.path in runs_in(checkpoint)
+    with checkpoint.lock():
+        assert checkpoint.sweep_orphans() == 2
     assert len(runs_in(checkpoint)) == 1
     assert not list(Path(checkpoint.path).rglob(".aside-*"))
     checkpoint.verify()
+
+
+def test_without_a_lock_of_its_own_a_start_leaves_what_another_run_may_commit(checkpoint: Checkpoint) -> None:
+    committed, _, run = at_work(checkpoint)
+    other = Checkpoint.open(checkpoint.path)
+    assert other.sweep_orphans() == 1
+    assert runs_in(checkpoint) == {run.path, *(r.path for r in committed.runs())}
+    checkpoint.commit(Manifest(1, 1, {"step": {0: {"rows": (run,)}}}))
+    other.verify()
+    # once its batch is committed, by whomever, what is left over of it goes with the others
+    late = checkpoint.files.write("step", 0, 1, pa.table({"at_us": [1]}), "at_us")
+    assert other.sweep(keep=1) >= 1
+    assert runs_in(checkpoint) == {run.path}
+    assert late.path != run.path
+
+
+def test_what_a_stopped_run_has_written_stays_when_its_lock_is_taken_over(
+    checkpoint: Checkpoint, holder: subprocess.Popen[str]
+) -> None:
+    _, lost, run = at_work(checkpoint)
+    os.kill(holder.pid, signal.SIGSTOP)
+    os.waitpid(holder.pid, os.WUNTRACED)
+    with checkpoint.lock():
+        assert checkpoint.sweep_orphans() == 1  # it may wake between its look at the epoch and its commit
+    assert run.path in runs_in(checkpoint)
+    assert lost.path not in runs_in(checkpoint)
 
 
 def test_many_starts_leave_few_epochs(checkpoint: Checkpoint) -> None:

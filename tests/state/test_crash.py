@@ -190,6 +190,9 @@ def test_a_full_disk_is_an_error_by_name_and_leaves_no_half_run(
     with pytest.raises(CheckpointError, match=r"step 'step', bucket 2, file .*No space left"):
         checkpoint.files.write("step", 2, 0, pa.table({"at_us": [1]}), "at_us")
     assert not list(Path(checkpoint.path).rglob("*.arrow"))
+    with pytest.raises(CheckpointError, match=r"checkpoint .*: cannot write job\.json: No space left"):
+        checkpoint.write_json("job.json", {})
+    assert not list(Path(checkpoint.path).rglob(".aside-*"))
 
 
 def hashes(keys: pa.Table) -> Any:
@@ -240,7 +243,8 @@ def test_a_split_into_other_buckets_killed_at_any_write_is_there_or_not_at_all(
         again.verify()
         outcomes.append(seen(again)[0])
         assert seen(again) == (after if outcomes[-1] == 5 else seen(calm)), f"killed at write {dies_at}"
-        again.sweep_orphans()
+        with again.lock():
+            again.sweep_orphans()
         if outcomes[-1] == 3:
             split_anew(again, again.take_epoch())
         assert seen(again) == after
