@@ -87,7 +87,7 @@ def write(folder: Path, number: int, lines: Sequence[str], inbox: str = "in") ->
     """A file of the inbox: written aside and moved in, each younger than the one before it."""
     home = folder / inbox
     home.mkdir(parents=True, exist_ok=True)
-    aside, path = folder / f".{inbox}-{number}", home / f"{number:03}.json"
+    aside, path = home.parent / f".{home.name}-{number}", home / f"{number:03}.json"
     aside.write_text("".join(f"{line}\n" for line in lines))
     os.utime(aside, (1_790_000_000 + number, 1_790_000_000 + number))  # the source reads the oldest first
     aside.rename(path)

@@ -49,10 +49,10 @@ def without_crc(act: Surgery) -> Surgery:
 
 @case(15, "a torn offsets/N or commits/N (empty, cut)", passes="file named, repair offered; after repair equal")
 def torn_logs(room: Room) -> None:
-    """A run is killed before the sinks of batch 3; its last offsets, or its last commit, are emptied or cut. The
-    start must be refused, `penstock doctor --repair` must mend it, and the job go on."""
+    """A run is killed after the sinks of batch 3; its last offsets, or its last commit, are emptied or cut. The start
+    must be refused, `penstock doctor --repair` must mend it, and the job go on with the plan that the outputs hold."""
     folder = room.shop()
-    room.killed(folder, "kill before_sink 3")
+    room.killed(folder, "kill after_sink 3")
     whole = room.copy(folder, "killed")
     for name in ("offsets/3", "commits/2"):
         for act in (empty, cut):
