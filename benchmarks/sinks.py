@@ -84,7 +84,9 @@ def compared(folder: Path, database: Postgres, broker: Kafka) -> Iterator[Compar
     yield Compared("nothing", lambda name: Noop(), saved("noop"))
     yield Compared("parquet", lambda name: sinks.parquet(folder / name), saved("parquet"))
     yield Compared("sqlite", lambda name: sinks.sqlite(folder / f"{name}.db", "t"), to_sqlite)
-    yield Compared("postgres", lambda name: sinks.postgres(name, url=database.url), saved("jdbc", url=jdbc, driver=JDBC.probe))
+    yield Compared(
+        "postgres", lambda name: sinks.postgres(name, url=database.url), saved("jdbc", url=jdbc, driver=JDBC.probe)
+    )
     yield Compared("delta", lambda name: sinks.delta(folder / name), saved("delta"))
     yield Compared("kafka", lambda name: sinks.kafka(topic(name), broker.servers), to_kafka)
     yield Compared("call", lambda name: sinks.call(lambda frame, batch: saved("noop")(name)(frame)), saved("noop"))

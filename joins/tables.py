@@ -88,9 +88,17 @@ class AsOf(Meeting):
     history: timedelta
 
     @property
+    def versions(self) -> Versions:
+        """The changelog behind the table, before its row steps."""
+        node = self.right
+        while not isinstance(node, Versions):
+            (node,) = node.inputs
+        return node
+
+    @property
     def chosen_sequence(self) -> bool:
         """True when the user said what puts versions of one time in order."""
-        return any(v.sequence for v in walk(self.right) if isinstance(v, Versions))
+        return bool(self.versions.sequence)
 
     def describe(self) -> str:
         within = f", not older than {spoken(self.tolerance)}" if self.tolerance is not None else ""
@@ -104,7 +112,7 @@ class AsOf(Meeting):
         )
 
     def state_depends_on(self) -> dict[str, object]:
-        return {"on": spoken_on(self.on), "how": self.how}
+        return {"on": spoken_on(self.on), "how": self.how, **self.versions.depends_on()}
 
     def may_become(self) -> dict[str, object]:
         return {

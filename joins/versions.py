@@ -10,7 +10,7 @@ from penstock.plan.columns import Columns, check_unique
 from penstock.plan.durations import spoken
 from penstock.plan.errors import PlanError
 from penstock.plan.input import TableInput
-from penstock.plan.node import Mode, Node, walk
+from penstock.plan.node import Mode, Node, origin, walk
 from penstock.plan.step import Step
 from penstock.plan.written import written_at
 
@@ -37,6 +37,14 @@ class Versions(Node):
         """The format whose messages say which of them are deletes and what comes after what; None for plain rows."""
         changelog = self.upstream.source.changelog if isinstance(self.upstream, TableInput) else None
         return None if changelog is None else changelog.name
+
+    def depends_on(self) -> dict[str, object]:
+        """What puts the rows in order and which are deletes: what is kept was judged by it."""
+        if self.format is not None:
+            return {"sequence": [self.format], "deletes": self.format}
+        order: dict[str, object] = {"sequence": list(self.sequence), "deletes": str(self.delete_when)}
+        made = dict.fromkeys(said for column in self.sequence for said in origin(self.upstream, column))
+        return {**order, "how the sequence is made": list(made)} if made else order
 
     def describe(self) -> str:
         if self.format is not None:
@@ -93,11 +101,8 @@ class Latest(Step):
         return f"the latest row of every key, and of deleted keys that they are, {kept}"
 
     def state_depends_on(self) -> dict[str, object]:
-        changes = self.upstream
-        depends = {"keys": list(changes.of), "tombstones": "for ever" if self.tombstones is None else "for a time"}
-        if changes.format is not None:
-            return {**depends, "sequence": [changes.format], "deletes": changes.format}
-        return {**depends, "sequence": list(changes.sequence), "deletes": str(changes.delete_when)}
+        tombstones = "for ever" if self.tombstones is None else "for a time"
+        return {"keys": list(self.upstream.of), "tombstones": tombstones, **self.upstream.depends_on()}
 
     def may_become(self) -> dict[str, object]:
         return {} if self.tombstones is None else {"tombstones are kept": spoken(self.tombstones)}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name, check_unique
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import Expression, check, check_repeatable, column_of, selected
-from penstock.plan.node import Node
+from penstock.plan.node import Made, Node, computed
 from penstock.plan.schemas import schema
 from penstock.plan.written import written_at
 
@@ -64,6 +64,9 @@ class Select(Node):
         plain = {e.name for e in self.expressions if e.is_plain}
         return self.upstream.window_closes_us if plain >= set(WINDOW_COLUMNS) else None
 
+    def makes(self, column: str) -> Made:
+        return next(computed(e.name, e.text, self.upstream) for e in self.expressions if e.name == column)
+
     def describe(self) -> str:
         return "select " + ", ".join(e.name if e.is_plain else f"{e.text} as {e.name}" for e in self.expressions)
 
@@ -85,6 +88,10 @@ class WithColumns(Node):
     def window_closes_us(self) -> int | None:
         made = {e.name for e in self.expressions if not e.is_plain}
         return None if made & set(WINDOW_COLUMNS) else self.upstream.window_closes_us
+
+    def makes(self, column: str) -> Made:
+        found = (computed(e.name, e.text, self.upstream) for e in self.expressions if e.name == column)
+        return next(found, Made(None, ((self.upstream, column),), plain=True))
 
     def describe(self) -> str:
         return "with " + ", ".join(f"{e.name} = {e.text}" for e in self.expressions)
@@ -143,6 +150,10 @@ class Rename(Node):
             None if {n for pair in self.renames for n in pair} & {*WINDOW_COLUMNS} else self.upstream.window_closes_us
         )
 
+    def makes(self, column: str) -> Made:
+        before = {new: old for old, new in self.renames}.get(column, column)
+        return Made(None if before == column else f"{column} = {before}", ((self.upstream, before),), plain=True)
+
     def describe(self) -> str:
         return "rename " + ", ".join(f"{old} to {new}" for old, new in self.renames)
 
@@ -162,6 +173,12 @@ class Explode(Node):
     @property
     def window_closes_us(self) -> int | None:
         return self.upstream.window_closes_us
+
+    def makes(self, column: str) -> Made:
+        if column != self.expression.name:
+            return super().makes(column)
+        made = computed(column, self.expression.text, self.upstream)
+        return Made(f"{column} = explode({self.expression.text})", made.of)
 
     def describe(self) -> str:
         return f"explode {self.expression.text} as {self.expression.name}"
@@ -202,6 +219,11 @@ class MapPandas(Node):
     @property
     def columns(self) -> Columns:
         return Columns(tuple(self.schema.names), owner="the map_pandas before it gives")
+
+    def makes(self, column: str) -> Made:
+        # nobody knows of which columns the function makes it
+        every = tuple((self.upstream, name) for name in self.upstream.columns.names)
+        return Made(f"{column} of {self.describe()}", every, type=str(self.schema.field(column).type))
 
     def describe(self) -> str:
         return f"map_pandas {getattr(self.function, '__name__', 'function')}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.plan.columns import WINDOW_COLUMNS, Columns, check_name, check_unique
 from penstock.plan.errors import PlanError
 from penstock.plan.expressions import check_repeatable
-from penstock.plan.node import Mode, Node
+from penstock.plan.node import Made, Mode, Node, computed
 from penstock.plan.order import OrderBy, read_order
 from penstock.plan.step import Late, Step, check_timed, row_steps
 from penstock.plan.written import written_at
@@ -123,6 +123,10 @@ class WindowAggregate(Window):
         names = (*self.shown, *self.keys, *(a.name for a in self.aggregates), *self.panes)
         return Columns(names, owner=f"the step {self.name!r} gives")
 
+    def makes(self, column: str) -> Made:
+        found = (computed(a.name, a.text, self.upstream) for a in self.aggregates if a.name == column)
+        return next(found, None) or super().makes(column)
+
     def describe(self) -> str:
         what = ", ".join(f"{a.name} = {a.text}" for a in self.aggregates)
         kind = "window" if self.shape is not None else "running values"
@@ -168,6 +172,12 @@ class WindowTop(Window):
             return ()
         # a table's rows are told apart by its own key: a row that changes its rank is still that row
         return tuple(dict.fromkeys((*self.keys, *self.upstream.key))) if self.over_table else (*super().key, RANK)
+
+    def makes(self, column: str) -> Made:
+        if column != RANK:
+            return super().makes(column)
+        of = (computed(RANK, o.text, self.upstream).of for o in self.by)
+        return Made(f"rank of {self.name}", tuple(pair for one in of for pair in one))
 
     def describe(self) -> str:
         where = self._where()

@@ -12,10 +12,24 @@ from typing import ClassVar, Literal
 
 from penstock.plan.columns import Columns
 from penstock.plan.errors import PlanError
+from penstock.plan.expressions import column_of, names_in, parse
 from penstock.plan.written import written_at
 
 Mode = Literal["append", "upsert"]
 NO_LAG = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a step makes one of its columns: in words where it does something, and of which columns of which nodes.
+
+    ``plain`` when the values stay as they are; ``type`` where the plan knows it.
+    """
+
+    said: str | None
+    of: tuple[tuple[Node, str], ...] = ()
+    plain: bool = False
+    type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,48 @@ class Node(ABC):
     def keeps(self) -> str | None:
         """The state that the step keeps and what bounds it, None when it keeps none."""
         return None
+
+    def makes(self, column: str) -> Made:
+        """How the step makes a column: as its inputs have it, else by itself."""
+        found = tuple((node, column) for node in self.inputs if column in node.columns)
+        return Made(None, found, plain=True) if found else Made(f"{column} of {step_name(self) or self.describe()}")
+
+
+def computed(name: str, text: str, upstream: Node) -> Made:
+    """How a column is made that is an expression over the rows of a node."""
+    known = {column.casefold(): column for column in upstream.columns.names}
+    asked = dict.fromkeys(known.get(used.casefold(), used) for used in names_in(parse(text, name)))
+    of = tuple((upstream, used) for used in asked if used in upstream.columns)
+    plain = column_of(text) is not None
+    return Made(None if asked.keys() == {name} and plain else f"{name} = {text}", of, plain)
+
+
+def origin(node: Node, column: str) -> list[str]:
+    """All that is done to make a column, and the columns of the inputs that it is made of."""
+    found: dict[str, None] = {}
+    seen: set[tuple[Node, str]] = set()
+
+    def visit(node: Node, column: str) -> None:
+        if (node, column) in seen:
+            return
+        seen.add((node, column))
+        made = node.makes(column)
+        if made.said is not None:
+            found[made.said] = None
+        for upstream, name in made.of:
+            visit(upstream, name)
+
+    visit(node, column)
+    return list(found)
+
+
+def type_of(node: Node, column: str) -> str | None:
+    """The type of a column that comes as it is from where the plan knows it; None for what Spark must say."""
+    made = node.makes(column)
+    if made.type is not None or not made.plain:
+        return made.type
+    found = {type_of(upstream, name) for upstream, name in made.of}
+    return found.pop() if len(found) == 1 else None
 
 
 def walk(*roots: Node) -> Iterator[Node]:

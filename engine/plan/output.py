@@ -51,6 +51,7 @@ def write_output(node: Node, sink: Sink, name: str | None, key: str | tuple[str,
             f"output {called!r}: the rows change after they came out, and {sink.describe()} can only append; "
             f"use a sink that upserts, such as sqlite or memory. ({written_at()})"
         )
+    sink.check_key(called, wanted or node.key)
     return Output(called, node, sink, wanted or node.key)
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 
 from penstock.plan.columns import Columns
 from penstock.plan.errors import PlanError
-from penstock.plan.node import Mode, Node
+from penstock.plan.node import Made, Mode, Node
 from penstock.plan.written import written_at
 
 NO_FOLDER = re.compile(r"[/\0]")
@@ -86,6 +86,9 @@ class LateRows(Node):
     @property
     def window_closes_us(self) -> int | None:
         return self.step.inputs[0].window_closes_us
+
+    def makes(self, column: str) -> Made:
+        return Made(None, tuple((node, column) for node in self.step.inputs if column in node.columns), plain=True)
 
     def describe(self) -> str:
         return f"late rows of '{self.step.name}'"

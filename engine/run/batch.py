@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,11 +17,11 @@ from penstock.compile.layout import Layout
 from penstock.plan.node import Node
 from penstock.plan.step import Step
 from penstock.run import dead_letters
-from penstock.run.carry import PARTS
+from penstock.run.begun import Begun, Look, begin
 from penstock.run.changes import table_changes
 from penstock.run.clock import Clock, Rules, StepTime, loading
 from penstock.run.counters import Counters
-from penstock.run.fit import DOCUMENT, JOB, pinned
+from penstock.run.fit import DOCUMENT, JOB, PARTS, pinned
 from penstock.run.outlets import Outlets, Written
 from penstock.run.reading import Reading
 from penstock.run.signature import signature
@@ -100,14 +100,15 @@ class Engine:
         silent: Collection[Node] = (),
         punctuation: Mapping[str, int] | None = None,
         said: Mapping[str, Any] | None = None,
-        before_sinks: Callable[[], None] | None = None,
+        made_from: Begun | None = None,
+        settled: Callable[[], Sequence[Look]] = tuple,
     ) -> BatchReport:
         """Run a batch: steps in order, sinks under their ledgers, then the manifest; one that is done is skipped.
 
         ``given`` are the rows as they were taken in (see ``Reading``), ``small`` when they fit in this
         process, ``whole`` when they are all that there is, ``silent`` the inputs that are known to have none.
-        ``punctuation`` moves an input's time without a row; ``said`` is kept in the manifest;
-        ``before_sinks`` is asked once more before anything is written.
+        ``punctuation`` moves an input's time without a row; ``said`` is kept in the manifest. ``made_from`` is its
+        plan where there is a log of plans, and ``settled`` gives its files, once all of them have been read.
         """
         began = time.monotonic()
         if self.manifest is not None and batch <= self.manifest.batch:
@@ -129,11 +130,13 @@ class Engine:
             letters = self._letters(batch, done, reading, counters)
             changes = self._changes(reading, letters)
             facts += reading.observed()
-            written = self._write(batch, changes, before_sinks)
+            plan = made_from or Begun(batch, "", "")
+            written = self._write(plan, changes, settled)
             counters.retries.update(written.retries)
             counters.repeated.update(written.repeated)
             manifest = self._manifest(moment, done, facts, counters, changes)
-            manifest = replace(manifest, body={**manifest.body, **(said or {})})
+            told = {**(made_from.to_body() if made_from else {}), **(said or {})}
+            manifest = replace(manifest, body={**manifest.body, **told})
             self._checkpoint.commit(manifest)
             self._tell_job()
             self._at("after_commit", batch)
@@ -186,11 +189,12 @@ class Engine:
                 changes[output.name] = table_changes(rows, output.key, isinstance(output.node, Step))
         return changes
 
-    def _write(self, batch: int, changes: Mapping[str, Changes], ready: Callable[[], None] | None) -> Written:
+    def _write(self, plan: Begun, changes: Mapping[str, Changes], settled: Callable[[], Sequence[Look]]) -> Written:
+        batch = plan.batch
         self._at("before_sink", batch)
+        files = tuple(settled())
         self._checkpoint.assert_epoch(self._epoch)
-        if ready is not None:
-            ready()
+        begin(self._checkpoint, replace(plan, files=files, job=self._job))
         written = self._outlets.write(batch, changes, lambda: self._at("during_sink", batch))
         self._at("after_sink", batch)
         return written

@@ -28,14 +28,13 @@ from penstock.plan.columns import WINDOW_COLUMNS
 from penstock.plan.errors import PlanChangedError, UnsupportedPlanError
 from penstock.plan.expressions import quoted
 from penstock.plan.step import Step
+from penstock.run.fit import PARTS
 from penstock.state.manifest import Manifest
 from penstock.state.rewrite import Held, Rewrite, Split, rewritten
 from penstock.state.runs import RunFiles
 from penstock.windows.node import Window
 from penstock.windows.regrouped import Regrouped
 from penstock.windows.same import Same
-
-PARTS = "parts"  # of a manifest: the calls of each step's aggregates, in the order in which it keeps them
 
 
 def held(manifest: Manifest | None, step: str) -> Held:
@@ -58,9 +57,10 @@ def carried(
     name, before = step.node.name, held(manifest, step.node.name)
     if manifest is None or name not in manifest.steps:
         return before
-    parts = manifest.body.get(PARTS, {}).get(name)
+    known = manifest.body.get(PARTS)
+    parts = [] if known is None else known.get(name, [])
     layout = manifest.body["layouts"].get(name, dict(step.kept))
-    if parts is None:
+    if known is None:
         # an older Penstock wrote it: the job as it was has the same calls in the same order, or was refused before
         parts, layout = step.parts, {c: kind for c, kind in layout.items() if not step.parts or c in step.kept}
         layout = {**{c: step.kept[c] for c, _ in step.parts}, **layout}

@@ -14,6 +14,7 @@ from penstock.run import step_rules
 from penstock.run.signature import TICKS
 
 Verdict = Literal["harmless", "carried over", "needs a rebuild"]
+Told = tuple[Verdict, str]
 Signature = Mapping[str, Any]
 
 
@@ -87,7 +88,7 @@ def _of_inputs(before: Signature, now: Signature, batch: int) -> Iterator[Change
             if part == "source" and was["place"] != is_now["place"]:
                 continue  # the place tells it
             verdict, means = _input_rule(part, batch)
-            shown = "source" if part == "place" else part
+            shown = {"place": "source", "options": "how it is read"}.get(part, part)
             yield Change(f"input {name!r}", was_and_is(shown, was[part], is_now[part]), verdict, means)
 
 
@@ -100,7 +101,7 @@ def _input_rule(part: str, batch: int) -> tuple[Verdict, str]:
         return "carried over", f"it holds time back for so long from batch {batch} on"
     if part == "max_ahead":
         return "carried over", f"rows further ahead are bad from batch {batch} on"
-    if part == "source":
+    if part in ("source", "options"):
         return "carried over", f"it is read so from batch {batch} on"
     if part == "columns":
         means = "a step that keeps a column of another type is refused when the job runs, before it writes"
@@ -176,13 +177,19 @@ def _of_outputs(before: Signature, now: Signature, batch: int) -> Iterator[Chang
         if name not in was:
             yield Change(of, "it is new", "carried over", begins)
             continue
-        moved = was[name]["sink"] != parts["sink"]
-        if moved:
-            yield Change(of, was_and_is("the place", was[name]["sink"], parts["sink"]), "carried over", begins)
+        # a place that is spelled as it was is meant to be the same, also from another working directory
+        moved = was[name]["sink"] != parts["sink"] and was[name].get("place") != parts["place"]
+        yield from _of_place(of, was[name]["sink"], parts["sink"], moved, begins)
         yield from _of_output(of, was[name], parts, moved, batch)
-    if before["dead letters"] != now["dead letters"]:
-        said = was_and_is("the place", before["dead letters"], now["dead letters"])
-        yield Change("dead letters", said, "carried over", f"they go there from batch {batch} on")
+    dead = "dead letters"
+    moved = before.get(f"{dead}' place") != now[f"{dead}' place"]
+    yield from _of_place(dead, before[dead], now[dead], moved, f"they go there from batch {batch} on")
+
+
+def _of_place(of: str, was: str | None, now: str | None, moved: bool, means: str) -> Iterator[Change]:
+    if was != now:
+        told: Told = ("carried over", means) if moved else ("harmless", "the same place, otherwise spelled")
+        yield Change(of, was_and_is("the place", was, now), *told)
 
 
 def _of_output(of: str, was: Signature, now: Signature, moved: bool, batch: int) -> Iterator[Change]:
@@ -195,10 +202,14 @@ def _of_output(of: str, was: Signature, now: Signature, moved: bool, batch: int)
     if was["rows"] != now["rows"]:
         verdict, means = step_rules.rows_of_an_output(was, now, moved, batch)
         yield Change(of, was_and_is("what leads to it", was["rows"], now["rows"]), verdict, means)
+    fixed: Told = ("needs a rebuild", "or give it another place, and it begins anew there")
+    free: Told = ("carried over", f"from batch {batch} on")
+    other = fixed if now["transactional"] and not moved else free
     if was["columns"] != now["columns"]:
-        fixed = now["transactional"] and not moved and sorted(was["columns"] or ()) != sorted(now["columns"] or ())
-        said = was_and_is("the columns", was["columns"], now["columns"])
-        if fixed:
-            yield Change(of, said, "needs a rebuild", "or give it another place, and it begins anew there")
-        else:
-            yield Change(of, said, "carried over", f"from batch {batch} on")
+        reordered = sorted(was["columns"] or ()) == sorted(now["columns"] or ())
+        told: Told = ("harmless", "rows are taken by name") if reordered else other
+        yield Change(of, was_and_is("the columns", was["columns"], now["columns"]), *told)
+    for name, kind in now["types"].items():
+        before = was.get("types", {}).get(name)
+        if None not in (before, kind) and before != kind:
+            yield Change(of, was_and_is(f"the column {name!r}", before, kind), *other)

@@ -13,33 +13,29 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from penstock.plan.errors import RunError
+from penstock.run.begun import Begun, Look
 from penstock.run.source_logs import COMPACT, file_sources
 from penstock.run.spark_log import SOURCES, SparkLog
-from penstock.state.checkpoint import Checkpoint
-
-DOCUMENT = "read.json"  # the newest batch that may be in an output, and its files' times and sizes in the plan's order
-Look = list[int]  # a file's time in nanoseconds and its size
 
 
 class PlannedFiles:
-    """The files on this machine that one batch reads.
+    """The files on this machine that one batch reads; ``before`` is the batch as outputs may hold it.
 
     Until its batch reaches the outputs a file may be corrected: the batch takes it as it is when it is run.
     """
 
-    def __init__(self, checkpoint: Checkpoint, log: SparkLog, batch: int, offsets: str) -> None:
-        self._checkpoint = checkpoint
-        self._batch = batch
-        self._paths = list(planned(log, batch, offsets))
+    def __init__(self, log: SparkLog, batch: Begun, before: Begun | None) -> None:
+        self._batch = batch.batch
+        self._paths = list(planned(log, batch.batch, batch.offsets))
+        self._before = () if before is None else before.files
         self._found: list[Look] = []
 
     def check(self) -> None:
         """Refuse a file that has gone, or that is not as it was when outputs were given the batch."""
         self._found = [self._look(path) for path in self._paths]
-        said = self._checkpoint.read_json(DOCUMENT) if self._paths else None
-        if said is None or said["batch"] != self._batch:
-            return
-        for path, before, now in zip(self._paths, said["files"], self._found, strict=True):
+        # an older Penstock kept nothing of files here
+        known = zip(self._paths, self._before, self._found, strict=True) if self._before else ()
+        for path, before, now in known:
             if before != now:
                 raise RunError(
                     f"the input file {path} was changed after batch {self._batch} had been read from it, and outputs "
@@ -47,16 +43,15 @@ class PlannedFiles:
                     f"time: touch -d @{before[0] // 10**9}.{before[0] % 10**9:09} {path}"
                 )
 
-    def settle(self) -> None:
-        """Before the first output: no file has changed while it was read, and from now on none may."""
+    def settled(self) -> tuple[Look, ...]:
+        """The files as they were read, before the first output: none has changed, and from now on none may."""
         for path, before in zip(self._paths, self._found, strict=True):
             if self._look(path) != before:
                 raise RunError(
                     f"the input file {path} was changed while batch {self._batch} read it; nothing was written. "
                     "Write files aside and move them in; then start the job again, which reads the batch anew."
                 )
-        if self._paths:
-            self._checkpoint.write_json(DOCUMENT, {"batch": self._batch, "files": self._found})
+        return tuple(self._found)
 
     def _look(self, path: Path) -> Look:
         try:
@@ -66,7 +61,7 @@ class PlannedFiles:
                 f"the input file {path} has gone; batch {self._batch} was planned with it, and its rows would be "
                 "missing. Bring it back; to go on without its rows, put an empty file in its place."
             ) from None
-        return [found.st_mtime_ns, found.st_size]
+        return found.st_mtime_ns, found.st_size
 
 
 def planned(log: SparkLog, batch: int, offsets: str) -> Iterator[Path]:

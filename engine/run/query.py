@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,10 +23,10 @@ from penstock.plan.durations import Duration, duration, micros
 from penstock.plan.errors import CheckpointError, PlanError, TransientSinkError
 from penstock.run.alarms import Alarms
 from penstock.run.batch import BatchReport, Engine, Fault
-from penstock.run.begun import Begun, begin
+from penstock.run.begun import Begun, Look, before
 from penstock.run.fit import fit
 from penstock.run.lag import Lags
-from penstock.run.outlets import Outlets, owner_of, targets_of
+from penstock.run.outlets import Outlets, owner_of, taken_over, targets_of
 from penstock.run.places import check_places, lost
 from penstock.run.planned_files import PlannedFiles
 from penstock.run.progress import Progress, facts, progress
@@ -62,33 +62,33 @@ class Run:
         fault: Fault | None,
         buckets: int | None = None,
         leaving: threading.Event | None = None,
+        take_over: frozenset[str] = frozenset(),
     ):
         self._job = job
         self._spark = spark
         self._told = told
         self._between_batches = threading.Lock()
-        self._stopping = False
-        self._leaving = leaving or threading.Event()  # set before the batch at hand ends: it waits for nothing more
+        self._leaving = leaving or threading.Event()  # the batch at hand waits for nothing more, and none follows it
         self._failure: BaseException | None = None
         self._last: BatchReport | None = None
         self._layout = Layout(job)
         self._checkpoint = checkpoint
         self._log = SparkLog(checkpoint.files.store)
-        self._lags = Lags(self._layout.inputs)
         self._folders = FolderWatch(self._layout, self._log)
         self._alarms = Alarms()
         self._offsets: str | None = None
         self._lock = checkpoint.lock()
         try:
             check_whole(checkpoint)
-            cores = spark.sparkContext.defaultParallelism
-            self.fit = fit(self._layout, checkpoint, max(LEAST_BUCKETS, BUCKETS_PER_CORE * cores), buckets)
-            check_places(self._layout, spark, checkpoint)
-            checkpoint.sweep_orphans()
+            self.fit = fit(self._layout, checkpoint, max(LEAST_BUCKETS, BUCKETS_PER_CORE * cores(spark)), buckets)
+            self._lags = Lags(self._layout.inputs, check_places(self._layout, spark, checkpoint))
             self._streams = Streams(self._layout, spark)
+            # before the sweep: without a lock the run before may be at work, and must not commit what is swept
             epoch = checkpoint.take_epoch()
+            checkpoint.sweep_orphans()
             self._spark_folder = spark_folder(checkpoint, epoch)
-            self._outlets = Outlets(targets_of(job), owner_of(job, checkpoint, epoch), Retries(self._leaving))
+            owner = owner_of(job, checkpoint, epoch, take_over)
+            self._outlets = Outlets(targets_of(job), owner, Retries(self._leaving))
             self._engine = Engine(self._layout, spark, checkpoint, epoch, self._outlets, self.fit.buckets, fault=fault)
         except BaseException:
             self._lock.release()
@@ -101,7 +101,7 @@ class Run:
         writer = (
             self._streams.frame.writeStream.foreachBatch(self._process)
             .queryName(self._job.name)
-            .option("checkpointLocation", self._spark_folder.path)
+            .option("checkpointLocation", address(self._spark_folder.path))
         )
         if once:
             writer = writer.trigger(availableNow=True)
@@ -115,7 +115,7 @@ class Run:
 
     def _process(self, frame: DataFrame, batch: int) -> None:
         with self._between_batches:
-            if self._stopping:
+            if self._leaving.is_set():
                 raise _StoppedError
             try:
                 report = self._run_batch(frame, batch)
@@ -123,7 +123,7 @@ class Run:
                 left = isinstance(error, TransientSinkError) and self._leaving.is_set()
                 self._failure = None if left else error
                 raise
-            behind = self._behind()
+            behind = self._behind(self._lags.told)
             self._last = replace(report, inputs=behind, alarms=self._alarms.after(report.seconds, behind))
             if self._told is not None:
                 self._told.show(self._last)
@@ -136,8 +136,11 @@ class Run:
                 "they belong to different copies. Restore both parts from one copy."
             )
         self._spark_folder.send()
-        made_from = self._begin(batch, done)
-        files = PlannedFiles(self._checkpoint, self._log, batch, made_from.offsets if batch > done else "")
+        made_from = Begun(batch, self._log.offsets(batch), self._log.query_id())
+        self._offsets = made_from.offsets
+        if batch <= done:
+            return self._engine.process(batch, {}, wall_us(made_from.offsets), small=True)  # it says that it is done
+        files = PlannedFiles(self._log, made_from, before(self._checkpoint, made_from))
         files.check()
         persisted = False
         size = size_of(frame)
@@ -148,7 +151,6 @@ class Run:
             small = small or (unknown and frame.count() <= SMALL_ROWS)
         try:
             silent = self._streams.silent(frame) if small else ()
-            self._offsets = made_from.offsets
             return self._engine.process(
                 batch,
                 self._streams.given(frame),
@@ -156,8 +158,9 @@ class Run:
                 small=small,
                 whole=self._is_whole(batch),
                 silent=silent,
-                said={**made_from.to_body(), "lags": self._lagged()},
-                before_sinks=files.settle,
+                said={"lags": self._lagged()},
+                made_from=made_from,
+                settled=lambda: self._settled(files, made_from),
             )
         finally:
             if persisted:
@@ -166,13 +169,6 @@ class Run:
     def _planned(self) -> int:
         """The last batch that Spark's log has, run or not."""
         return max(self._log.planned(), default=-1)
-
-    def _begin(self, batch: int, done: int) -> Begun:
-        """What the batch is made from, kept before it is written anywhere."""
-        made_from = Begun(batch, self._log.offsets(batch), self._log.query_id())
-        if batch > done:
-            begin(self._checkpoint, made_from)
-        return made_from
 
     def _is_whole(self, batch: int) -> bool:
         """True when the batch takes all that is there; what was decided of it once holds when it is run again."""
@@ -193,13 +189,18 @@ class Run:
         running = self._query is not None and self._query.isActive
         none: dict[str, Any] = {"job": self._job.name, "batch": None, "alarms": []}
         last = facts(self._job.name, self._last) if self._last is not None else none
-        inputs = self._behind()
+        inputs = self._behind(self._lags.now)
         return {"running": running, **last, **({"inputs": inputs} if inputs else {})}
 
-    def _behind(self) -> dict[str, dict[str, Any]]:
+    def _settled(self, files: PlannedFiles, made_from: Begun) -> Sequence[Look]:
+        """The files of a batch that has been read, and every place the one that it was when the run began."""
+        self._lags.check(made_from.offsets)
+        return files.settled()
+
+    def _behind(self, asked: Callable[[str | None], dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
         """What each input has left to read, as far as somebody knows."""
         files = {name: {"files": count, "lag": count} for name, count in self._folders.waiting().items()}
-        return {**files, **self._lags.now(self._offsets)}
+        return {**files, **asked(self._offsets)}
 
     def _lagged(self) -> dict[str, dict[str, Any]]:
         """The lag of the inputs whose server only a run asks, as it was after the last batch."""
@@ -211,8 +212,7 @@ class Run:
         self._leaving.set()
         # Spark cannot be stopped in the middle of our part of a batch without a stack trace of its own
         with self._between_batches:
-            self._stopping = True
-        # outside the lock: a batch that has been planned meanwhile must find out that it may not run
+            pass  # and not held on to: a batch that has been planned meanwhile must find out that it may not run
         if self._query is not None:
             self._query.stop()
         self._close()
@@ -224,7 +224,7 @@ class Run:
             # Spark says whole seconds, and takes any number of them
             ended = self._query.awaitTermination(timeout)  # type: ignore[arg-type]
         except StreamingQueryException as error:
-            if (self._stopping or self._leaving.is_set()) and self._failure is None:
+            if self._leaving.is_set() and self._failure is None:
                 self._close()
                 return True
             found = explained(self._failure or error, self._layout.roots)
@@ -249,6 +249,35 @@ def size_of(frame: DataFrame) -> int:
     return int(str(stats.sizeInBytes()))
 
 
+def cores(spark: SparkSession) -> int:
+    """The cores that a run has, or will have once a cluster has given what it was asked for."""
+    return max(spark.sparkContext.defaultParallelism, promised(spark.sparkContext.getConf().get))
+
+
+def promised(setting: Callable[[str], str | None]) -> int:
+    """The cores that Spark's settings ask a cluster for; 0 where they do not say it.
+
+    >>> promised({"spark.executor.instances": "6", "spark.executor.cores": "4"}.get)
+    24
+    """
+    total, executors, each = (
+        int(said) if said is not None and said.isdecimal() else 0
+        for said in map(setting, ("spark.cores.max", "spark.executor.instances", "spark.executor.cores"))
+    )
+    return total or executors * (each or 1)
+
+
+def address(path: str) -> str:
+    """A folder of this machine, whatever file system Spark takes a plain path for.
+
+    Hadoop takes it as it stands: percent signs would come to stand in the folder's name.
+
+    >>> address("/srv/50% of a")
+    'file:///srv/50% of a'
+    """
+    return f"file://{path}"
+
+
 def start(
     job: Job,
     spark: SparkSession | None = None,
@@ -260,20 +289,33 @@ def start(
     buckets: int | None = None,
     fault: Fault | None = None,
     leaving: threading.Event | None = None,
+    take_over: Iterable[str] = (),
 ) -> Run:
     """Start a job without blocking; ``fault`` is where tests crash it, ``leaving`` ends its pauses."""
     if not job.outputs:
         raise PlanError(f"the job {job.name!r} has no output; add one with .to(...).")
     if once and trigger is not None:
         raise PlanError("once=True takes all that is there and stops; a trigger makes no sense with it.")
+    taken = taken_over(job, take_over)
     place = Checkpoint.open(checkpoint or os.path.join("checkpoints", job.name))
-    run = Run(job, session(spark, needs=job.needs), place, told, fault, buckets, leaving)
-    try:
-        run.begin(once, trigger)
-    except BaseException as error:
-        run._close()
-        raise explained(error, run._layout.roots) from None
+    spark = session(spark, needs=job.needs)
+    with _ours(job):
+        run = Run(job, spark, place, told, fault, buckets, leaving, taken)
+        try:
+            run.begin(once, trigger)
+        except BaseException:
+            run._close()
+            raise
     return run
+
+
+@contextmanager
+def _ours(job: Job) -> Iterator[None]:
+    """What Spark refuses before the first batch, as one of ours; Ctrl-C and the like stay what they are."""
+    try:
+        yield
+    except Exception as error:
+        raise explained(error, Layout(job).roots) from None
 
 
 def run(
@@ -284,6 +326,7 @@ def run(
     once: bool = False,
     trigger: Duration | None = None,
     buckets: int | None = None,
+    take_over: Iterable[str] = (),
 ) -> None:
     """Run a job until it is stopped."""
     # Spark first: when it starts it takes Ctrl-C for itself, and would tear a batch apart
@@ -301,6 +344,7 @@ def run(
                     told=told,
                     buckets=buckets,
                     leaving=asked,
+                    take_over=take_over,
                 )
             except TransientSinkError:
                 if asked.is_set():

@@ -1,7 +1,8 @@
 """Does Spark's part of a checkpoint belong to the state beside it, and can Spark go on from it?
 
 After batch M Spark's newest plan is that of batch M or of M + 1, and what it knows to be done is at most M.
-Plans that are torn or gone are written again as they were, from what was kept of them before the batch began.
+Plans that are torn or gone are written again as they were, from what was kept of them before outputs were given the
+batch. One of which no output was given anything may be made anew.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ AS_IT_WAS = "writes it again as it was"
 class SparkPart:
     """Spark's log beside what we know of it.
 
-    ``state`` is the batch of the newest state, -1 before the first; ``begun`` the newest batch that may be written
-    anywhere, None where nobody said; ``known`` what batches were made from.
+    ``state`` is the batch of the newest state, -1 before the first; ``begun`` the newest batch that outputs may hold,
+    None where nobody said; ``known`` what batches were made from.
     """
 
     log: SparkLog
@@ -103,7 +104,8 @@ class SparkPart:
         never_begun = self.begun.batch < batch if self.begun is not None else self.state < 0 == batch
         if batch == last and never_begun:
             # nobody has written it, so that Spark may plan it anew
-            return Fault(name, wrong, means, Repair(f"moves it aside: batch {batch} had not begun", _both(name)))
+            said = f"moves it aside: batch {batch} had not come to its outputs"
+            return Fault(name, wrong, means, Repair(said, _both(name)))
         return Fault(name, wrong, means)
 
     def _commits(self, done: list[int], last: int) -> Iterator[Fault]:

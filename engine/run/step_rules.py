@@ -17,15 +17,19 @@ Silent = tuple[None, str]
 
 #: What the first documents did not tell of a step.
 SINCE_THEN = frozenset(("late", "mode", "from", "rows", "tables", "columns", "tolerance", "history"))
-SINCE_THEN |= {"tombstones are kept"}
+SINCE_THEN |= {"tombstones are kept", "sequence", "deletes", "how the sequence is made"}
 #: What some steps tell of the row steps before them themselves.
 TABLE_ROWS = ("table's rows", "left rows", "right rows")
+#: Noted of aggregates beside their document, by the run that knew their types: the rows are kept for Spark to finish.
+KEEPS_ROWS = "keeps rows"
 DROPS_ROWS = ("where ", "explode ", "map_pandas ", "gap ")
 EARLY = re.compile(r"each [^,]+ before, ")
 
 
 def same(part: str, was: Any, now: Any, renamed: Mapping[str, str]) -> bool:
     """True when a part is as it was; the order of aggregates counts, the name of a step that was renamed does not."""
+    if part == KEEPS_ROWS:
+        return True  # told with the aggregates
     if part == "aggregates" and was is not None and now is not None:
         return bool(list(was.items()) == list(now.items()))
     if part == "from" and was is not None:
@@ -42,7 +46,8 @@ def same_but_for_the_name(was: Parts, now: Parts) -> bool:
     inputs = [[b for edge in one.get("from", ()) for b in edge if b.startswith("input ")] for one in (was, now)]
     if "from" in was and inputs[0] != inputs[1]:
         return False
-    return all(was[part] == now[part] for part in was if part in now and part != "from") and was.keys() <= now.keys()
+    told = was.keys() - {KEEPS_ROWS}
+    return told <= now.keys() and all(was[part] == now[part] for part in told if part != "from")
 
 
 def changed(part: str, was: Parts, now: Parts, batch: int) -> Told | Silent:
@@ -67,6 +72,8 @@ def changed(part: str, was: Parts, now: Parts, batch: int) -> Told | Silent:
         return _rows(was, now, batch)
     if part in ("tables", "mode") and part in was:
         return None, ""  # told by emit, or by what it reads
+    if part == "how the sequence is made":
+        return "needs a rebuild", "rows of the one order would not replace rows of the other"
     if part == "columns":
         return "needs a rebuild", "rows are kept whole; a .select(...) before it gives the columns as they were"
     if part == "from":
@@ -87,20 +94,25 @@ def aggregates(was: Parts, now: Parts, batch: int) -> Told:
     """The rule of aggregates: what is kept of a call serves every expression of it, under any name."""
     before, after = _read(was["aggregates"]), _read(now["aggregates"])
     had, asked = _calls(before), _calls(after)
+    ours = [all(a.ours for a in side) for side in (before, after)]
+    if KEEPS_ROWS in was:
+        # of one call at least it was Spark's type that had no kernel, and which one that was nobody noted
+        ours = [False, ours[1] and not set(had) <= set(asked)]
     means = f"results from batch {batch} on have them, those before stay as they are"
-    if had == asked and had:
+    if ours == [False, False]:
+        if _used(before) == _used(after):
+            return "carried over", means
+        return "needs a rebuild", "the rows that are kept have other columns"
+    if had == asked and ours == [True, True]:
         return "carried over", means
     if "from" not in was:
         return "needs a rebuild", "run the job as it was once with this Penstock: then its state says what it is of"
     if "table's rows" in now:
         return "needs a rebuild", "what is kept of a table's rows is for the aggregates as they were"
-    ours = [all(a.ours for a in side) for side in (before, after)]
-    if ours == [False, False]:
-        if _used(before) == _used(after):
-            return "carried over", means
-        return "needs a rebuild", "the rows that are kept have other columns"
+    if not ours[0]:
+        return "needs a rebuild", "its rows are kept whole, for Spark to finish"
     missing = [call.text for call in asked if call not in had]
-    if missing or ours != [True, True]:
+    if missing or not ours[1]:
         return "needs a rebuild", f"of {', '.join(missing) or 'the rows'} nothing is kept"
     return "carried over", means
 

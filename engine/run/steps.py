@@ -103,8 +103,8 @@ class Steps:
         return {node.name: dict(step.kept) for node, step in self._compiled.items()}
 
     def parts(self) -> dict[str, list[tuple[str, int]]]:
-        """The calls of each step's aggregates in the order in which they are kept, for the manifest."""
-        return {node.name: list(step.parts) for node, step in self._compiled.items() if step.parts}
+        """The calls of each step's aggregates in the order in which they are kept, none of rows; for the manifest."""
+        return {node.name: list(step.parts) for node, step in self._compiled.items()}
 
     def close(self) -> None:
         """Let go of what the batch held in Spark."""

@@ -36,14 +36,14 @@ def faults(checkpoint: Checkpoint, *, each_run: bool = False) -> Iterator[Fault]
     if batches and batches[-1] in manifests:
         yield from _newest(checkpoint, manifests[batches[-1]], each_run)
     known = {batch: made for batch, manifest in manifests.items() if (made := begun.kept(manifest))}
-    log, latest = SparkLog(checkpoint.files.store), None
+    log, latest, state = SparkLog(checkpoint.files.store), None, max(batches, default=-1)
     try:
         latest = begun.begun(checkpoint)
     except CheckpointError:
-        yield _begun_is_damaged(log)
+        yield _begun_is_damaged(log, state)
     if latest is not None:
         known[latest.batch] = latest
-    yield from SparkPart(log, batches[-1] if batches else -1, latest, known).faults()
+    yield from SparkPart(log, state, latest, known).faults()
 
 
 def _documents(checkpoint: Checkpoint, ran: bool) -> Iterator[Fault]:
@@ -87,13 +87,16 @@ def _newest(checkpoint: Checkpoint, manifest: Manifest, each_run: bool) -> Itera
         yield Fault("epochs", f"has lost run {manifest.epoch}", "a run that was thought dead could write again")
 
 
-def _begun_is_damaged(log: SparkLog) -> Fault:
-    """It only repeats Spark's newest plan, which is enough where that is whole."""
+def _begun_is_damaged(log: SparkLog, state: int) -> Fault:
+    """It repeats Spark's newest plan, which is enough where that is whole; who began the batch it alone says."""
     repair = None
     try:
         for batch in log.planned()[-1:]:
             log.offsets(batch)
-            repair = Repair("moves it aside: Spark's own plan says the same", (begun.DOCUMENT,))
+            told = "moves it aside: Spark's own plan says the same"
+            if batch > state:
+                told += f". Then start the job as it was: outputs may hold batch {batch}"
+            repair = Repair(told, (begun.DOCUMENT,))
     except TornError:
         pass
     return Fault(begun.DOCUMENT, "is damaged", DAMAGED, repair)

@@ -100,14 +100,15 @@ def test_files_that_wait_are_those_that_no_batch_has_taken(tmp_path):
     for name in ("_new.json", ".hidden", "_aside/x.json"):
         arrives(folder, name, 9)
     layout, log = Layout(files_job(folder)), SparkLog(Store.at(root))
-    assert file_inputs(layout) == {"views": (0, str(folder))}
-    assert len(unread(log, 0, str(folder))) == FolderWatch(layout, log).waiting()["views"] == 5
+    place = file_inputs(layout)["views"]
+    assert (place.number, place.path) == (0, str(folder))
+    assert len(unread(log, place)) == FolderWatch(layout, log).waiting()["views"] == 5
     noted(root, 0, there[0])
     noted(root, 1, there[1])
-    assert unread(log, 0, str(folder)) == sorted(map(str, there[2:]))
+    assert unread(log, place) == sorted(map(str, there[2:]))
     noted(root, 2, *there[:4], compact=True)
     (root / "spark/sources/0/0").unlink()
-    assert unread(log, 0, str(folder)) == [str(there[4])]
+    assert unread(log, place) == [str(there[4])]
     watch = FolderWatch(layout, log)
     assert watch.waiting() == {"views": 1}
     arrives(folder, "g.json", 99)

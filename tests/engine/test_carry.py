@@ -8,10 +8,15 @@ import pyarrow as pa
 import pytest
 
 from penstock import Job, PlanChangedError, sinks, sources
+from penstock.compile.layout import Layout
+from penstock.compile.steps import compile_step
+from penstock.compile.types import spark_schema
 from penstock.plan.node import Node
+from penstock.plan.schemas import schema
 from penstock.plan.step import Step
 from penstock.run import carry
 from penstock.run.clock import Clock, InputTime, StepTime
+from penstock.run.fit import PARTS
 from penstock.testing import JobCrashed
 from penstock.windows import session, tumbling
 from penstock.windows.node import Window
@@ -143,6 +148,88 @@ def test_a_batch_that_crashes_while_it_carries_over_is_run_again_from_the_state_
     t.restart()
     t.push("views", [at(20)])
     assert values(t.read("ten"), "a", "b") == [(13, 7)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"lateness": "1 hour"}),
+        ({"lateness": "1 hour"}, {}),
+        ({"emit": "updates"}, {"emit": "updates", "where": "ms > 5"}),
+    ],
+    ids=["more lateness", "less lateness", "a filter"],
+)
+def test_a_batch_that_an_output_may_hold_is_ended_by_the_job_that_began_it(tester, before, after):
+    """Run by the changed job it would be skipped there, and its state would be another."""
+    was, now = (shop({"n": "count(*)"}, **options) for options in (before, after))
+    calm, crashed = tester(was), tester(was)
+    for t in (calm, crashed):
+        t.push("views", [at(1, ms=9)])
+    second = [at(2, "/x"), at(2, "/y", ms=9), at(12, ms=9)]
+    calm.push("views", second)
+    calm.restart(now)
+    crashed.crash("after_sink")
+    with pytest.raises(JobCrashed):
+        crashed.push("views", second)
+    with pytest.raises(PlanChangedError, match="not as it was when it began batch 1"):
+        crashed.restart(now)
+    crashed.restart()
+    crashed.restart(now)
+    for t in (calm, crashed):
+        t.push("views", [at(130, ms=9)])
+    names = ("window_start", "url", "n")
+    assert values(crashed.read("ten"), *names) == values(calm.read("ten"), *names)
+
+
+def test_a_batch_that_no_output_can_hold_is_run_by_the_changed_job(tester):
+    t = tester(shop({"n": "count(*)"}))
+    t.push("views", [at(1)])
+    t.crash("before_sink")
+    with pytest.raises(JobCrashed):
+        t.push("views", [at(2), at(3, ms=9)])
+    t.restart(shop({"n": "count(*)"}, where="ms > 5"))
+    t.push("views", [at(20, ms=9)])
+    assert values(t.read("ten"), "n") == [(2,)]
+
+
+def tagged(**aggregates):
+    """Nobody has a kernel for the largest array: the rows are kept for Spark."""
+    job = Job("tagged")
+    schema = SCHEMA + ", tags array<string>"
+    views = job.stream("views", sources.files("views", "json", schema), time="at", lateness="0 seconds")
+    views.by("url").window(tumbling("10 minutes")).agg(**aggregates).to(sinks.console(), name="ten")
+    return job
+
+
+def test_rows_that_are_kept_for_spark_serve_more_calls_of_the_same_columns(tester):
+    t = tester(tagged(n="count(*)", last="max(tags)"))
+    t.push("views", [{**at(1), "tags": ["a"]}, {**at(2), "tags": ["b"]}])
+    t.restart(tagged(first="min(tags)", last="max(tags)", n="count(*)"))
+    t.push("views", [{**at(3), "tags": ["c"]}, {**at(20), "tags": []}])
+    assert values(t.read("ten"), "n", "first", "last") == [(3, ["a"], ["c"])]
+
+
+def test_rows_that_are_kept_for_spark_are_not_taken_for_partial_aggregates(tester):
+    t = tester(tagged(n="count(*)", last="max(tags)"))
+    t.push("views", [{**at(1), "tags": ["a"]}, {**at(1), "tags": ["b"]}])
+    with pytest.raises(PlanChangedError, match="needs a rebuild, its rows are kept whole, for Spark to finish"):
+        t.restart(tagged(n="count(*)"))
+    t.restart()
+    t.push("views", [{**at(20), "tags": []}])
+    assert values(t.read("ten"), "n", "last") == [(2, ["b"])]
+
+
+def test_what_a_run_kept_of_a_step_is_found_out_before_it_is_read(spark, tester):
+    """Where the document cannot tell: a manifest that says only of partial aggregates what it keeps."""
+    t = tester(tagged(n="count(*)", last="max(tags)"))
+    t.push("views", [{**at(1), "tags": ["a"]}])
+    manifest = t._engine.manifest
+    assert manifest.body[PARTS] == {"window_by_url": []}
+    checkpoint, (step,) = t._engine._checkpoint, Layout(tagged(n="count(*)")).stages
+    frame = spark.createDataFrame([], spark_schema(schema(SCHEMA + ", tags array<string>", "test")))
+    manifest.body[PARTS] = {}
+    with pytest.raises(PlanChangedError, match=r"count\(\*\) was None and is int64"):
+        carry.carried(compile_step(step, [frame], 2), manifest, checkpoint.files, 1, (2, 2), spark)
 
 
 def test_a_changed_job_that_does_not_fit_is_refused_and_the_tester_goes_on_with_the_old_one(tester):

@@ -8,7 +8,9 @@ import os
 import pytest
 
 from penstock import CheckpointError, Job, PlanChangedError, PlanError, sinks, sources
+from penstock.check import held_against
 from penstock.compile.layout import Layout
+from penstock.run.begun import Begun, begin
 from penstock.run.difference import differences
 from penstock.run.fit import DOCUMENT, JOB, compared, fit, signature
 from penstock.state.checkpoint import Checkpoint
@@ -20,13 +22,13 @@ TWO = {"n": "count(*)", "total": "sum(ms)"}
 
 
 def shop(
-    *, path="views", schema=SCHEMA, time="at", lateness="10 minutes", idle_after=None, max_ahead="1 day",
+    *, path="views", schema=SCHEMA, time="at", lateness="10 minutes", idle_after=None, max_ahead="1 day", options=None,
     rows=lambda s: s, key="url", window=None, emit="final", late="drop", aggregates=None, named=None,
     after=lambda s: s, sink=None, more=lambda job, views, hourly: None, dead=None,
 ):  # fmt: skip
     """The job that is changed, with everything that changes."""
     job = Job("shop")
-    source = sources.files(path, "json", schema)
+    source = sources.files(path, "json", schema, **(options or {}))
     views = job.stream("views", source, time=time, lateness=lateness, idle_after=idle_after, max_ahead=max_ahead)
     hourly = rows(views).by(key).window(window or tumbling("1 hour"), emit=emit, late=late).agg(**(aggregates or TWO))
     hourly = hourly if named is None else hourly.named(named)
@@ -55,6 +57,18 @@ def extra_window(job, views, hourly):
 
 def extra_output(job, views, hourly):
     hourly.where("n > 10").to(sinks.memory("busy"))
+
+
+def every_view(job, views, hourly):
+    views.to(sinks.sqlite("o.db", "all"))
+
+
+def every_view_shown(job, views, hourly):
+    views.to(sinks.console(), name="all")
+
+
+def twice(frame):
+    return frame
 
 
 UPDATES = {"emit": "updates"}
@@ -158,6 +172,42 @@ RULES = {
     "a projection before a table's output": (
         UPDATES, {**UPDATES, "after": lambda s: s.with_columns(n="n + 1")}, "carried over", "rows that change from bat",
     ),
+    "how an input is read": (
+        {"options": {"timestampFormat": "dd/MM/yyyy"}}, {"options": {"timestampFormat": "MM/dd/yyyy"}},
+        "carried over", "how it is read was timestampFormat = dd/MM/yyyy and is timestampFormat = MM/dd/yyyy",
+    ),
+    "how fast an input is read": (
+        {"options": {"maxFilesPerTrigger": 1}}, {"options": {"maxbytespertrigger": "1g"}}, None, "",
+    ),
+    "what a function gives": (
+        {"rows": lambda s: s.map_pandas(twice, SCHEMA)},
+        {"rows": lambda s: s.map_pandas(twice, SCHEMA.replace("long", "double"))},
+        "carried over", "map_pandas twice giving url string, user string, ms int64",
+    ),
+    "an output in the same place": (
+        {"sink": sinks.sqlite("o.db", "t")}, {"sink": sinks.sqlite(os.path.abspath("o.db"), "t")},
+        "harmless", "the same place, otherwise spelled",
+    ),
+    "a filter before a table's output in the same place": (
+        {**UPDATES, "sink": sinks.sqlite("o.db", "t")},
+        {**UPDATES, "sink": sinks.sqlite(os.path.abspath("o.db"), "t"), "after": lambda s: s.where("n > 1")},
+        "needs a rebuild", "no longer belong there",
+    ),
+    "another table of one database": (
+        {"sink": sinks.sqlite("o.db", "t")}, {"sink": sinks.sqlite("o.db", "u")},
+        "carried over", "the place was table t in o.db and is table u in o.db",
+    ),
+    "dead letters in the same place": (
+        {"dead": sinks.sqlite("o.db", "d")}, {"dead": sinks.sqlite(os.path.abspath("o.db"), "d")}, "harmless", "",
+    ),
+    "a column of another type in an output": (
+        {"more": every_view}, {"more": every_view, "schema": SCHEMA.replace("long", "double")},
+        "needs a rebuild", "output 'all': the column 'ms' was int64 and is double: needs a rebuild, or give it another",
+    ),
+    "a column of another type in an output that takes any": (
+        {"more": every_view_shown}, {"more": every_view_shown, "schema": SCHEMA.replace("long", "double")},
+        "carried over", "the column 'ms' was int64 and is double: carried over, from batch 7 on",
+    ),
     "dead letters": ({}, {"dead": sinks.memory("dead")}, "carried over", "dead letters: the place was none and is mem"),
 }  # fmt: skip
 
@@ -168,6 +218,118 @@ def test_every_change_has_its_rule(before, now, verdict, said):
     worst = [v for v in ("needs a rebuild", "carried over", "harmless") if v in {c.verdict for c in found}]
     assert (worst or [None])[0] == verdict, list(map(str, found))
     assert said in "\n".join(map(str, found))
+
+
+def test_a_place_that_is_spelled_as_it_was_has_not_moved(tmp_path, monkeypatch):
+    """Whoever runs the job in another folder is told by the sink that the output has gone."""
+    was, now = shop(sink=sinks.sqlite("o.db", "t")), shop(sink=sinks.sqlite("o.db", "t"))
+    before = json.loads(json.dumps(signature(Layout(was), 8)))
+    monkeypatch.chdir(tmp_path)
+    assert [c for c in differences(before, signature(Layout(now), 8), 7) if c.of == "output 'hourly'"] == []
+
+
+def test_the_order_of_an_outputs_columns_is_harmless():
+    """Sinks take rows by name."""
+    found = changes(shop(), shop(after=lambda s: s.select("url", "n", "total", "window_start", "window_end")))
+    (told,) = (c for c in found if c.said.startswith("the columns"))
+    assert (told.verdict, told.of) == ("harmless", "output 'hourly'")
+
+
+def both(build):
+    job = Job("both")
+    a, b = (job.stream(n, sources.files(n, "json", SCHEMA), time="at", lateness="1 minute") for n in "ab")
+    build(a, b).deduplicate("url", within="1 hour").to(sinks.memory("both"))
+    return job
+
+
+def test_a_filter_on_the_other_side_of_a_union_is_told():
+    found = changes(both(lambda a, b: a.where("ms > 0").union(b)), both(lambda a, b: a.union(b.where("ms > 0"))))
+    assert "union of (input 'a', where ms > 0) and (input 'b')" in "\n".join(map(str, found))
+    assert {c.verdict for c in found if c.of.startswith("step")} == {"carried over"}
+
+
+def latest(rows=lambda v: v, sequence="s", schema="k string, s long, n long, at timestamp"):
+    """A table whose order is what the rows say."""
+    job = Job("latest")
+    views = job.stream("v", sources.files("v", "json", schema), time="at", lateness="0 seconds")
+    rows(views).to_table("k", sequence=sequence).to(sinks.memory("t"))
+    return job
+
+
+MADE = {
+    "computed otherwise": (lambda v: v.with_columns(s="n * 1000"), lambda v: v.with_columns(s="n"), True),
+    "no longer computed": (lambda v: v.with_columns(s="n * 1000"), lambda v: v, True),
+    "of a column that is computed otherwise": (
+        lambda v: v.with_columns(n="n * 2").with_columns(s="N + 1"),
+        lambda v: v.with_columns(n="n * 3").with_columns(s="N + 1"),
+        True,
+    ),
+    "before another step": (
+        lambda v: v.with_columns(s="n * 1000").deduplicate("k", within="1 hour"),
+        lambda v: v.with_columns(s="n").deduplicate("k", within="1 hour"),
+        True,
+    ),
+    "an aggregate of the same calls": (
+        lambda v: v.by("k").window(tumbling("1 hour")).agg(s="max(n) * 1000"),
+        lambda v: v.by("k").window(tumbling("1 hour")).agg(s="max(n)"),
+        True,
+    ),
+    "behind a function": (
+        lambda v: v.with_columns(n="n * 2").map_pandas(twice, "k string, s long, at timestamp"),
+        lambda v: v.with_columns(n="n * 3").map_pandas(twice, "k string, s long, at timestamp"),
+        True,
+    ),
+    "on one side of a union": (
+        lambda v: v.union(v.with_columns(s="n")), lambda v: v.union(v.with_columns(s="n + 1")), True,
+    ),
+    "another column": (lambda v: v.with_columns(x="n * 1000"), lambda v: v.with_columns(x="n"), False),
+    "a filter": (lambda v: v, lambda v: v.where("n > 0"), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "now", "rebuild"), MADE.values(), ids=MADE)
+def test_what_puts_a_table_in_order_may_not_be_made_otherwise(before, now, rebuild):
+    found = changes(latest(before), latest(now))
+    assert ("needs a rebuild" in {c.verdict for c in found}) == rebuild, list(map(str, found))
+    assert found
+    assert not rebuild or "would not replace" in "\n".join(map(str, found))
+
+
+def priced(sequence="s", delete_when=None, columns="k string, x long, s long, gone boolean, since timestamp"):
+    """A table that nobody reads but as it was."""
+    job = Job("priced")
+    views = job.stream("v", sources.files("v", "json", "k string, seen timestamp"), time="seen", lateness="1 minute")
+    prices = sources.files("p", "json", columns)
+    table = job.table(
+        "p", prices, key="k", sequence=sequence, delete_when=delete_when, time="since", lateness="1 minute"
+    )
+    views.asof(table.select("k", "x"), on="k").to(sinks.memory("o"))
+    return job
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ({"sequence": "x"}, "sequence was s and is x: needs a rebuild"),
+        ({"sequence": ("s", "x")}, "sequence was s and is s, x: needs a rebuild"),
+        ({"delete_when": "gone"}, "deletes was None and is gone: needs a rebuild"),
+        ({"columns": "k string, x long, s string, gone boolean, since timestamp"}, "is p.s string: needs a rebuild"),
+    ],
+    ids=["another", "one more", "deletes", "of another type"],
+)
+def test_the_order_of_a_table_that_is_only_read_as_it_was_is_kept(now, said):
+    assert said in "\n".join(map(str, changes(priced(), priced(**now))))
+
+
+def test_what_puts_versions_in_order_is_said_by_their_own_table():
+    """Not by one that the rows met before."""
+    job = Job("own")
+    rows = job.stream("v", sources.files("v", "json", "k string, at timestamp"), time="at", lateness="1 minute")
+    names = job.table("n", sources.files("n", "json", "k string, s long"), key="k", sequence="s")
+    table = rows.lookup(names.select("k")).to_table("k")
+    own = rows.rename(at="seen").asof(table, on="k").node
+    assert not own.chosen_sequence
+    assert own.state_depends_on()["sequence"] == []
 
 
 def orders(rows=lambda t: t, history="1 hour", tombstones="1 day", tolerance=None, more=lambda job, orders: None):
@@ -340,6 +502,67 @@ def test_the_newest_batch_says_what_its_state_is_of_whatever_the_document_says(p
     assert fit(Layout(shop()), place, 8).changes == ()
 
 
+@pytest.fixture
+def at_hand(place):
+    """The same, and its next batch was begun."""
+    begin(place, Begun(1, "", "", job=signature(Layout(shop()), 8)))
+    return place
+
+
+def test_a_batch_that_was_begun_is_ended_by_the_job_that_began_it(at_hand, tmp_path):
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(PlanChangedError) as caught:
+        fit(Layout(shop(lateness="1 hour")), at_hand, 8)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    lines = str(caught.value).splitlines()
+    assert (
+        lines[0] == f"the job 'shop' is not as it was when it began batch 1, which outputs of {at_hand.path} may hold:"
+    )
+    assert lines[1] == "  input 'views': lateness was 10 minutes and is 1 hour"
+    assert lines[2] == "Run it once as it was, which ends batch 1; then change it. Or compute all anew, " + (
+        "with another place for each output:"
+    )
+    assert fit(Layout(shop()), at_hand, 8).changes == ()
+    with pytest.raises(PlanChangedError, match="began batch 1"):
+        held_against(shop(lateness="1 hour"), at_hand.path)
+    assert "fits, the state in its 8 buckets after batch 0" in held_against(shop(), at_hand.path)
+
+
+def test_what_is_harmless_and_other_buckets_do_not_touch_a_batch_that_was_begun(at_hand):
+    assert fit(Layout(shop(late="capture")), at_hand, 8, asked=3).buckets == 3
+
+
+def test_once_the_batch_is_done_the_job_may_change(at_hand):
+    job = signature(Layout(shop()), 8)
+    at_hand.commit(Manifest(1, at_hand.take_epoch(), {"window_by_url": {}}, {JOB: job, "outputs": ["hourly"]}))
+    assert fit(Layout(shop(lateness="1 hour")), at_hand, 8).carried
+
+
+def test_a_batch_that_an_older_penstock_began_does_not_say_by_which_job(place):
+    begin(place, Begun(1, "", ""))
+    assert fit(Layout(shop(lateness="1 hour")), place, 8).carried
+
+
+def test_the_first_batch_pins_the_job_once_it_was_begun(tmp_path):
+    checkpoint = Checkpoint.open(tmp_path / "ck")
+    fit(Layout(shop()), checkpoint, 8)
+    fit(Layout(shop(lateness="1 hour")), checkpoint, 8)  # nothing has been written anywhere
+    begin(checkpoint, Begun(0, "", "", job=signature(Layout(shop(lateness="1 hour")), 8)))
+    with pytest.raises(PlanChangedError, match="began batch 0"):
+        fit(Layout(shop()), checkpoint, 8)
+    assert "empty, no batch is done yet" in held_against(shop(lateness="1 hour"), checkpoint.path)
+
+
+def test_a_first_plan_of_sparks_pins_the_places_that_it_reads(tmp_path):
+    checkpoint = Checkpoint.open(tmp_path / "ck")
+    fit(Layout(shop(path="test")), checkpoint, 8)
+    (tmp_path / "ck/spark/offsets").mkdir(parents=True)
+    (tmp_path / "ck/spark/offsets/0").touch()
+    fit(Layout(shop(path="test", window=tumbling("2 hours"))), checkpoint, 8)
+    with pytest.raises(PlanChangedError, match="what Spark's log has read is of the other"):
+        fit(Layout(shop(path="real")), checkpoint, 8)
+
+
 def test_a_checkpoint_that_lost_its_document_or_is_of_another_job_is_refused(place, tmp_path):
     other = Job("other")
     rows = other.stream("views", sources.files("views", "json", SCHEMA), time="at", lateness="1 day")
@@ -352,5 +575,17 @@ def test_a_checkpoint_that_lost_its_document_or_is_of_another_job_is_refused(pla
 
 
 def test_no_secret_is_kept_in_the_document():
-    job = shop(path="s3://ann:hush@bucket/in")
-    assert "hush" not in json.dumps(signature(Layout(job), 8))
+    """Neither of an address, nor of a client of Kafka, nor what a reference names."""
+    job = shop(
+        path="s3://ann:hush@bucket/in",
+        options={"password": "hush"},
+        sink=sinks.postgres("t", "postgresql://ann:hush@db/shop?sslpassword=hush"),
+        dead=sinks.postgres("d", "env:NO_SUCH_VARIABLE"),
+    )
+    topic = sources.kafka("t", "b:9092", "csv", SCHEMA, sep=";", **{"kafka.sasl.jaas.config": "password='hush'"})
+    job.stream("more", topic, time="at", lateness="1 day").to(
+        sinks.kafka("o", "b:9092", **{"kafka.sasl.jaas.config": "password='hush'"})
+    )
+    said = json.dumps(signature(Layout(job), 8))
+    assert "hush" not in said
+    assert '"sep": ";"' in said

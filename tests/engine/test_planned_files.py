@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.plan.errors import RunError
+from penstock.run.begun import Begun, before, begin, begun
 from penstock.run.planned_files import PlannedFiles, planned
 from penstock.run.spark_log import SparkLog
 from penstock.state.checkpoint import Checkpoint
@@ -44,6 +46,21 @@ def note(checkpoint: Checkpoint, number: int, *paths: Path, compact: dict[int, P
     return offsets
 
 
+def files_of(checkpoint: Checkpoint, batch: int, offsets: str) -> PlannedFiles:
+    """As a batch takes them, when it is run or run again."""
+    plan = made_from(batch, offsets)
+    return PlannedFiles(log(checkpoint), plan, before(checkpoint, plan))
+
+
+def made_from(batch: int, offsets: str) -> Begun:
+    return Begun(batch, offsets, "0f0e")
+
+
+def to_outputs(checkpoint: Checkpoint, batch: int, offsets: str, files: PlannedFiles) -> None:
+    """What is done before a batch is written anywhere."""
+    begin(checkpoint, replace(made_from(batch, offsets), files=files.settled()))
+
+
 def test_a_batch_has_the_files_that_were_noted_since_the_one_before(checkpoint: Checkpoint, tmp_path: Path) -> None:
     one, two, three = (file(tmp_path, name) for name in ("1 %.json", "2.json", "3.json"))
     first = note(checkpoint, 0, one)
@@ -67,10 +84,9 @@ def test_files_elsewhere_and_other_sources_are_left_alone(checkpoint: Checkpoint
     (folder / "0").write_text('v1\n{"path":"s3a://bucket/1.json","timestamp":1,"batchId":0}')
     offsets = 'v1\n{"batchTimestampMs":12}\n{"clicks":{"0":17}}\n{"logOffset":0}\n-'
     assert list(planned(log(checkpoint), 0, offsets)) == []
-    files = PlannedFiles(checkpoint, log(checkpoint), 0, offsets)
+    files = files_of(checkpoint, 0, offsets)
     files.check()
-    files.settle()
-    assert checkpoint.read_json("read.json") is None
+    assert files.settled() == ()
 
 
 def test_a_file_that_has_gone_is_refused_by_name(checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -78,7 +94,7 @@ def test_a_file_that_has_gone_is_refused_by_name(checkpoint: Checkpoint, tmp_pat
     offsets = note(checkpoint, 0, path)
     path.unlink()
     with pytest.raises(RunError, match=r"1\.json has gone; batch 0 .*empty file in its place"):
-        PlannedFiles(checkpoint, log(checkpoint), 0, offsets).check()
+        files_of(checkpoint, 0, offsets).check()
 
 
 @pytest.mark.parametrize("content", ["other\n  \n", "shorter\n"], ids=["rewritten", "shortened"])
@@ -87,28 +103,29 @@ def test_a_file_may_be_corrected_until_an_output_may_hold_its_batch(
 ) -> None:
     path = file(tmp_path, "1.json", "first\n  \n")
     offsets = note(checkpoint, 0, path)
-    PlannedFiles(checkpoint, log(checkpoint), 0, offsets).check()
+    files_of(checkpoint, 0, offsets).check()
     path.write_text("corrected\n")
-    files = PlannedFiles(checkpoint, log(checkpoint), 0, offsets)
+    files = files_of(checkpoint, 0, offsets)
     files.check()
-    files.settle()
-    before = path.stat()
+    to_outputs(checkpoint, 0, offsets, files)
+    as_read = path.stat()
     path.write_text(content)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    again = PlannedFiles(checkpoint, log(checkpoint), 0, offsets)
+    os.utime(path, ns=(as_read.st_atime_ns, as_read.st_mtime_ns + 1))
+    again = files_of(checkpoint, 0, offsets)
     with pytest.raises(RunError, match=r"1\.json was changed after batch 0 .*touch -d @\d+\.\d{9} .*1\.json"):
         again.check()
     path.write_text("corrected\n")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.utime(path, ns=(as_read.st_atime_ns, as_read.st_mtime_ns))
     again.check()
 
 
 def test_the_command_that_the_refusal_gives_is_enough(checkpoint: Checkpoint, tmp_path: Path) -> None:
     path = file(tmp_path, "1.json")
     offsets = note(checkpoint, 0, path)
-    files = PlannedFiles(checkpoint, log(checkpoint), 0, offsets)
+    files = files_of(checkpoint, 0, offsets)
     files.check()
-    files.settle()
+    to_outputs(checkpoint, 0, offsets, files)
+    files = files_of(checkpoint, 0, offsets)
     path.touch()
     with pytest.raises(RunError) as caught:
         files.check()
@@ -121,21 +138,31 @@ def test_a_file_that_changes_while_it_is_read_stops_the_batch_before_the_outputs
     checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     path = file(tmp_path, "1.json")
-    files = PlannedFiles(checkpoint, log(checkpoint), 0, note(checkpoint, 0, path))
+    files = files_of(checkpoint, 0, note(checkpoint, 0, path))
     files.check()
     path.write_text("one\n")
     with pytest.raises(RunError, match=r"1\.json was changed while batch 0 read it; nothing was written"):
-        files.settle()
-    assert checkpoint.read_json("read.json") is None
+        files.settled()
 
 
 def test_a_file_of_a_batch_that_is_done_may_go(checkpoint: Checkpoint, tmp_path: Path) -> None:
     one, two = file(tmp_path, "1.json"), file(tmp_path, "2.json")
-    first = PlannedFiles(checkpoint, log(checkpoint), 0, note(checkpoint, 0, one))
+    offsets = note(checkpoint, 0, one)
+    first = files_of(checkpoint, 0, offsets)
     first.check()
-    first.settle()
+    to_outputs(checkpoint, 0, offsets, first)
     one.unlink()
-    second = PlannedFiles(checkpoint, log(checkpoint), 1, note(checkpoint, 1, two))
+    offsets = note(checkpoint, 1, two)
+    second = files_of(checkpoint, 1, offsets)
     second.check()
-    second.settle()
-    assert checkpoint.read_json("read.json")["batch"] == 1
+    to_outputs(checkpoint, 1, offsets, second)
+    latest = begun(checkpoint)
+    assert latest is not None
+    assert (latest.batch, latest.files) == (1, second.settled())
+
+
+def test_a_batch_that_an_older_penstock_began_says_nothing_of_its_files(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    path = file(tmp_path, "1.json")
+    offsets = note(checkpoint, 0, path)
+    checkpoint.write_json("begun.json", {"batch": 0, "offsets": offsets, "query": "0f0e"})
+    files_of(checkpoint, 0, offsets).check()

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import datetime, timezone
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock import BadRowError, CheckpointError, Job, PlanError, RunError, SinkError, sinks, sources
+from penstock import (
+    BadRowError,
+    CheckpointError,
+    Job,
+    PlanChangedError,
+    PlanError,
+    RunError,
+    SinkError,
+    sinks,
+    sources,
+)
+from penstock.check import held_against
+from penstock.run.query import promised, start
+from penstock.state.checkpoint import Checkpoint
 from penstock.windows import tumbling
 
 SCHEMA = "key string, value long, at timestamp"
@@ -245,6 +260,117 @@ def test_a_first_try_that_failed_does_not_pin_its_plan(spark, tmp_path):
                 once(job, spark, tmp_path)
         else:
             once(job, spark, tmp_path)
+
+
+def test_a_first_try_that_failed_pins_the_places_that_it_read(spark, tmp_path):
+    """Spark has noted the files of one folder, and would leave out those of the other."""
+
+    def build(folder):
+        job = Job("places")
+        source = sources.files(str(tmp_path / folder), "json", SCHEMA)
+        job.stream("events", source, time="at", lateness="1 day").to(sinks.memory("places"))
+        return job
+
+    lines(tmp_path / "test" / "1.json", "{broken")
+    lines(tmp_path / "real" / "1.json", {"key": "a", "value": 7, "at": AT[0]})
+    with pytest.raises(BadRowError):
+        once(build("test"), spark, tmp_path)
+    with pytest.raises(PlanChangedError, match="what Spark's log has read is of the other"):
+        held_against(build("real"), str(tmp_path / "checkpoint"))
+    with pytest.raises(PlanChangedError, match="what Spark's log has read is of the other"):
+        once(build("real"), spark, tmp_path)
+
+
+class KilledError(Exception):
+    """What a test does to a batch."""
+
+
+def test_a_first_batch_that_an_output_holds_is_ended_by_the_job_that_began_it(spark, tmp_path):
+    def build(value):
+        job = Job("first")
+        source = sources.files(str(tmp_path / "in"), "json", SCHEMA)
+        stream = job.stream("events", source, time="at", lateness="1 day")
+        stream.select(f"{value} as value").to(sinks.sqlite(str(tmp_path / "o.db"), "rows"))
+        return job
+
+    def fault(point, batch):
+        if point == "after_sink":
+            raise KilledError
+
+    def rows():
+        with closing(sqlite3.connect(tmp_path / "o.db")) as database:
+            return [row[0] for row in database.execute("SELECT value FROM rows")]
+
+    lines(tmp_path / "in" / "1.json", {"key": "a", "value": 7, "at": AT[0]})
+    place = str(tmp_path / "checkpoint")
+    with pytest.raises(RunError, match="KilledError"):
+        start(build("value"), spark, checkpoint=place, once=True, fault=fault).wait()
+    assert rows() == [7]
+    for refused in (lambda job: held_against(job, place), lambda job: once(job, spark, tmp_path)):
+        with pytest.raises(PlanChangedError, match="not as it was when it began batch 0"):
+            refused(build("value * 100"))
+    once(build("value"), spark, tmp_path)
+    once(build("value * 100"), spark, tmp_path)
+    lines(tmp_path / "in" / "2.json", {"key": "a", "value": 7, "at": AT[0]})
+    once(build("value * 100"), spark, tmp_path)
+    assert rows() == [7, 700]
+
+
+def test_what_spark_refuses_before_the_query_begins_is_ours_to_say_and_takes_no_epoch(spark, tmp_path):
+    job = Job("refuses")
+    source = sources.spark(lambda s: s.readStream.format("no_such_format").load(), schema=SCHEMA)
+    job.stream("events", source, time="at", lateness="1 day").to(sinks.memory("refuses"))
+    with pytest.raises(RunError, match="no_such_format"):
+        once(job, spark, tmp_path)
+    assert Checkpoint.open(tmp_path / "checkpoint").newest_epoch() == 0
+
+
+def test_a_run_takes_its_epoch_before_it_sweeps(spark, tmp_path, monkeypatch):
+    """Without a lock the run before may still be at work: its files are swept only when it can commit no more."""
+    found = []
+    swept = Checkpoint.sweep_orphans
+
+    def sweep(checkpoint, *given, **told):
+        found.append(checkpoint.newest_epoch())
+        return swept(checkpoint, *given, **told)
+
+    monkeypatch.setattr(Checkpoint, "sweep_orphans", sweep)
+    lines(tmp_path / "in" / "1.json", {"key": "a", "value": 1, "at": AT[0]})
+    job = Job("sweeps")
+    ten_minutes(job, sources.files(str(tmp_path / "in"), "json", SCHEMA), sinks.memory("sweeps"))
+    once(job, spark, tmp_path)
+    once(job, spark, tmp_path)
+    assert found == [1, 2]
+
+
+@pytest.fixture
+def elsewhere(spark):
+    """A Spark whose file system, where nobody names one, is not that of this machine."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "nowhere://host/")
+    yield
+    settings.set("fs.defaultFS", before)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_sparks_part_of_a_checkpoint_stands_beside_ours_whatever_its_path_and_sparks_file_system(spark, tmp_path):
+    lines(tmp_path / "in" / "1.json", {"key": "a", "value": 1, "at": AT[0]})
+    job = Job("paths")
+    ten_minutes(job, sources.files((tmp_path / "in").as_uri(), "json", SCHEMA), sinks.memory("paths"))
+    place = tmp_path / "50% of a+b%20c #1"
+    for _ in range(2):
+        job.start(spark, checkpoint=str(place), once=True).wait()
+    assert sorted(p.name for p in (place / "spark" / "offsets").glob("[0-9]*")) == ["0"]
+    assert {p.name for p in tmp_path.iterdir()} == {"in", place.name}
+
+
+def test_a_cluster_that_has_not_come_yet_is_known_by_its_settings():
+    assert promised({}.get) == 0
+    assert promised({"spark.cores.max": "48"}.get) == 48
+    assert promised({"spark.executor.instances": "6", "spark.executor.cores": "4"}.get) == 24
+    assert promised({"spark.executor.instances": "6"}.get) == 6
+    assert promised({"spark.cores.max": "some"}.get) == 0
 
 
 def test_a_function_that_fails_in_a_sink_is_named(spark, tmp_path):

@@ -230,9 +230,32 @@ def test_a_plan_or_a_query_of_another_copy_is_refused(tmp_path):
 
 def test_a_batch_that_was_begun_by_another_plan_is_refused(tmp_path):
     place = stopped(tmp_path, "begun 1")
-    begun.begin(place, Begun(1, plan(1), QUERY))
-    with pytest.raises(CheckpointError, match="batch 1 was begun before, by another plan"):
-        begun.begin(place, Begun(1, plan(9), QUERY))
+    begun.begin(place, Begun(1, plan(1), QUERY, job={"job": "shop"}))
+    assert begun.before(place, Begun(1, plan(1), QUERY)) == Begun(1, plan(1), QUERY, job={"job": "shop"})
+    assert begun.before(place, Begun(2, plan(2), QUERY)) is None
+    for refused in (begun.before, begun.begin):
+        with pytest.raises(CheckpointError, match="batch 1 was begun before, by another plan"):
+            refused(place, Begun(1, plan(9), QUERY))
+
+
+def test_a_plan_that_no_output_can_hold_is_made_anew(tmp_path):
+    """A batch was at work and had not come to its outputs."""
+    place = stopped(tmp_path, f"planned {BATCHES - 1}")
+    empty(tmp_path / f"spark/offsets/{BATCHES - 1}")
+    assert "had not come to its outputs" in only(place).said
+    repair(place)
+    assert spark_goes_on(tmp_path) == (BATCHES - 1, None)
+    goes_on_right(tmp_path)
+
+
+@pytest.mark.parametrize(("moment", "lost"), [("begun 2", True), ("committed 2", False)])
+def test_a_batch_at_hand_whose_job_is_no_longer_known_is_told_with_its_repair(tmp_path, moment, lost):
+    place = stopped(tmp_path, moment)
+    flip(tmp_path / "begun.json")
+    assert ("start the job as it was: outputs may hold batch 2" in only(place).said) == lost
+    repair(place)
+    assert list(faults(place)) == []
+    goes_on_right(tmp_path)
 
 
 @pytest.mark.parametrize(
