@@ -101,8 +101,10 @@ class DeltaLedger:
         """Make the table for these columns, this owner's and no run's; nothing when there is one."""
         owner = (self.owner.job, self.target.output, self.owner.checkpoint)
         said = {**dict(zip(OWNER, owner, strict=True)), "epoch": "0"}
-        table = f"delta.{quoted(self.path)} ({columns})"
-        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING delta TBLPROPERTIES ({listed(said)})")
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.{quoted(self.path)} ({columns}) USING delta "
+            f"TBLPROPERTIES ({listed(said)})"
+        )
 
     def _say(self, said: Mapping[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE delta.{quoted(self.path)} SET TBLPROPERTIES ({listed(said)})")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from penstock.job import Job
 from penstock.plan.errors import PlanError, SinkError
+from penstock.plan.secrets import shown
 from penstock.run import dead_letters
 from penstock.run.begun import begun as begun_in
 from penstock.run.fit import JOB
@@ -47,12 +48,17 @@ def owner_of(job: Job, checkpoint: Checkpoint, epoch: int, take_over: frozenset[
     if latest is None:
         return owner
     was = latest.body.get(JOB, {"outputs": {}})
-    places = {name: parts.get("place") for name, parts in was["outputs"].items()}
-    places[dead_letters.OUTPUT] = was.get("dead letters' place")
+    stood = {name: (parts["sink"], parts.get("place")) for name, parts in was["outputs"].items()}
+    stood[dead_letters.OUTPUT] = (was.get("dead letters"), was.get("dead letters' place"))
     known = {*latest.body["outputs"]}
-    here = {target.output: place_of(target.sink) for target in targets_of(job)}
-    new = {name for name, place in here.items() if name not in known or places.get(name) not in (None, place)}
+    nowhere = (None, None)
+    new = {t.output for t in targets_of(job) if t.output not in known or _moved(t.sink, *stood.get(t.output, nowhere))}
     return replace(owner, committed=latest.batch, new=frozenset(new))
+
+
+def _moved(sink: Sink, spelling: str | None, place: str | None) -> bool:
+    """True when an output is elsewhere: one that is spelt as it was, from another folder, has gone from there."""
+    return place not in (None, place_of(sink)) and spelling != shown(sink.describe())
 
 
 class Written(NamedTuple):

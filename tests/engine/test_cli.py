@@ -192,6 +192,8 @@ def test_check_refuses_a_folder_that_is_no_checkpoint_or_of_another_job():
     Path("other.py").write_text(JOB.replace('Job("shop")', 'Job("other")'))
     assert "belongs to the job 'shop', not to 'other'" in refused("check", "other.py", "--checkpoint", "ck")
     Path("no").mkdir()
+    assert "none yet" in penstock("check", "shop.py", "--checkpoint", "no").stdout  # a run makes one of it too
+    Path("no", "letter.txt").touch()
     assert "is no checkpoint" in refused("check", "shop.py", "--checkpoint", "no")
 
 
