@@ -175,7 +175,12 @@ def test_a_name_is_quoted_before_it_becomes_a_part_of_a_statement():
         for part in parts:
             text = ast.unparse(part)
             names = {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
-            safe = names & {"quoted", "literal", "listed"} or text.isupper() or names & MADE_OF_QUOTED or "Identifier" in text
+            safe = (
+                names & {"quoted", "literal", "listed"}
+                or text.isupper()
+                or names & MADE_OF_QUOTED
+                or "Identifier" in text
+            )
             assert safe, f"{place}: {text}"
 
 
