@@ -73,8 +73,10 @@ class HeldSide:
     found one is noted beside it, so that no row is written again.
     """
 
-    def __init__(self, state: BucketState, role: Role) -> None:
+    def __init__(self, state: BucketState, role: Role, previous_us: int) -> None:
         self._role = role
+        # older ones are forgotten, whether or not there was an occasion to drop them: buckets must not differ in it
+        self._from_us = previous_us - role.last_us
         self._slice_us = 4 * (role.last_us - role.first_us + 1)
         self._state = state
 
@@ -95,7 +97,8 @@ class HeldSide:
         asks = asks[chosen]
         wanted = keys.take(pa.array(asks)).append_column(SLICE, pa.array(slices[chosen]))
         owner, rows = self._rows.find(wanted)
-        return group[asks][owner], rows if len(owner) else None
+        known = rows[TIME].to_numpy() >= self._from_us
+        return group[asks][owner[known]], rows.filter(pa.array(known)) if known.any() else None
 
     def keep(self, rows: pa.Table, waits: Mask, numbers: Ints) -> None:
         """Hold rows; ``waits`` are those that come out if they find no partner."""

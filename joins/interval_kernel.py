@@ -65,7 +65,7 @@ class IntervalJoinKernel:
     def step(self, state: BucketState, rows: Sequence[Sequence[pa.Table]], clock: StepClock) -> Outcome:
         """Join what came with what is held and with each other; then time moves, and lets out what waited for it."""
         now_us, roles = min(clock.now_us, END_US), self._roles
-        held = [HeldSide(state, role) for role in roles]
+        held = [HeldSide(state, role, clock.previous_us) for role in roles]
         meeting = Meeting.of(roles, held, rows)
         late = [came.time_us < clock.previous_us for came in meeting.came]
         met = self._filtered(meeting, held[0], late[1]) if roles[0].once else self._joined(meeting)

@@ -203,6 +203,18 @@ def test_a_kernel_goes_on_in_any_number_of_buckets(kind, history, before, now, a
         assert played(kind, history, f"{folder}/split", before, cut=(at, now)) == calm
 
 
+def test_a_late_row_meets_what_is_held_and_not_what_a_bucket_that_slept_has_not_dropped_yet():
+    row = ("a", 0, 0, 1, False)
+    history = [
+        ([[], [("a", t, 0, 1 + n, False) for n, t in enumerate((0, 0, 0, 0, 0, 0, 0, 7))]], 3),
+        ([[], [("b", 6, 0, 9, False)]], 12),
+        ([[("a", 12, 0, 10, False), row], []], 0),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        one = played("left join", history, f"{folder}/1", 1)
+        assert [played("left join", history, f"{folder}/{n}", n) for n in (2, 3, 5)] == [one] * 3
+
+
 @given(history=histories(), at=st.integers(1, 6), now=st.permutations([0, 1, 2]), kept=st.integers(1, 3))
 @settings(max_examples=25)
 @pytest.mark.parametrize(
