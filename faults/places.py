@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def full_disk(room: Room) -> None:
 
 def in_folder(output: str) -> str:
     """The shop's job with one of its outputs on the small disk."""
-    return shop.JOB.replace(f'("{output}"', f'("disk/{output}"')
+    return re.sub(rf'(sinks\.\w+\("){output}', rf"\1disk/{output}", shop.JOB)
 
 
 POSTGRES = shop.JOB.replace('sinks.parquet("sold")', 'sinks.postgres("sold")').replace(

@@ -38,8 +38,8 @@ def kafka(topic: str, servers: str, *, key: str | Sequence[str] | None = None, *
 
     A Stream's rows: the value is the row as a JSON object; with ``key`` the message key is those columns as a JSON
     object, and rows of equal key go to one partition. A Table's changes: key and value so too, the key that of the
-    table, and a delete is a null value; ``sources.kafka(..., format="upsert")`` reads it. Times are ISO 8601 in UTC
-    with microseconds, binary is base64.
+    table and no other, and a delete is a null value; ``sources.kafka(..., format="upsert")`` reads it. Times are
+    ISO 8601 in UTC with microseconds, binary is base64.
 
     At least once: after a crash the batch at hand is sent again. Each message says in its headers which row it is:
     ``job``, ``output``, ``checkpoint``, ``batch`` and ``row``, and a row that is sent again says the same and goes to
@@ -47,7 +47,7 @@ def kafka(topic: str, servers: str, *, key: str | Sequence[str] | None = None, *
     a job it is ``sources.kafka(..., columns=["id"])`` and ``.deduplicate("id", within="1 second")``.
 
     ``options`` begin with ``kafka.`` and go to Kafka's producer; values may be secrets by reference
-    (``"env:NAME"``, ``"file:PATH"``). ``acks=all`` and idempotence are not for choice.
+    (``"env:NAME"``, ``"file:PATH"``). ``acks=all`` and idempotence are not for choice, and there are no transactions.
 
     >>> kafka("ctr", "localhost:9092").describe()
     'Kafka topic ctr at localhost:9092'

@@ -183,12 +183,14 @@ def kafka(
 
     Each partition has its own time, and the input's is the smallest of them. A value that cannot be read, or
     has a wrong type, or lacks a column that is declared ``not null``, is malformed, as in files; so is a message
-    without a value, which is no event. The dead letter has its topic, partition and offset, and the text; bytes that
-    are no UTF-8, and all of Avro, are kept as ``base64:...``.
+    without a value, which is no event, and one with more in it than a row: text behind its JSON, or bytes before or
+    behind its Avro, as a schema registry puts them. A value in Avro that its column's type cannot hold as it is
+    has a wrong type: no number is rounded. The dead letter has its topic, partition and offset, and the text; bytes
+    that are no UTF-8, and all of Avro, are kept as ``base64:...``.
 
     A batch takes ``max_rows_per_batch`` messages at most, spread over the partitions. ``options`` that begin with
     ``kafka.`` go to Kafka's clients, and their values may be secrets by reference (``"env:NAME"``, ``"file:PATH"``);
-    others are those of Spark's connector, or of its reader of JSON or CSV.
+    others are those of Spark's connector, or of its reader of JSON or CSV, and what neither knows is refused.
 
     >>> kafka("clicks", "localhost:9092", "json", "url string, at timestamp", columns=["key", "offset"]).schema.names
     ['url', 'at', 'key', 'offset']
