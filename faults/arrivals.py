@@ -94,8 +94,9 @@ def asked_of_duckdb(rows: list[shop.Row]) -> list[tuple[object, ...]]:
         database.execute('CREATE TABLE orders (id VARCHAR, shop VARCHAR, amount BIGINT, "at" TIMESTAMPTZ)')
         database.executemany("INSERT INTO orders VALUES (?, ?, ?, ?)", [tuple(row.values()) for row in rows])
         found = database.execute(
-            'SELECT time_bucket(INTERVAL 10 MINUTE, "at") AS start, shop, count(*), sum(amount)::BIGINT, max(amount)'
-            " FROM orders GROUP BY ALL HAVING start + INTERVAL 10 MINUTE <= ?::TIMESTAMPTZ",
+            'SELECT * FROM (SELECT time_bucket(INTERVAL 10 MINUTE, "at") AS start, shop, count(*),'
+            " sum(amount)::BIGINT, max(amount) FROM orders GROUP BY 1, 2)"
+            " WHERE start + INTERVAL 10 MINUTE <= ?::TIMESTAMPTZ",
             [(newest - shop.LATENESS).isoformat()],
         ).fetchall()
     window = shop.WINDOW
